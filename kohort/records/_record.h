@@ -198,25 +198,36 @@ static inline int kohort_put_lock(PyObject *records, PyObject *type, PyObject *l
 
 static inline PyObject *kohort_lock_part(PyObject *lock, Py_ssize_t at) { return *(PyObject **)((char *)lock + at); }
 
-/* Set the byte of each record in the open range of its lock. 0 unless all are set. */
+/* Find the byte of a record in the open range of its lock. 0 unless it has one. */
+static inline int kohort_mark_of(PyObject *record, PyObject *owner, char **mark) {
+    if (!PyObject_TypeCheck(record, kohort_type)) return 0;
+    PyObject *origin = *kohort_slot(record, KOHORT_ORIGIN), *offset = *kohort_slot(record, KOHORT_OFFSET);
+    if (origin == NULL || !PyTuple_Check(origin) || PyTuple_GET_SIZE(origin) <= KOHORT_LOCK) return 0;
+    PyObject *lock = PyTuple_GET_ITEM(origin, KOHORT_LOCK);
+    if (Py_TYPE(lock) != kohort_locks.type || kohort_lock_part(lock, kohort_locks.owner) != owner) return 0;
+    PyObject *open = kohort_lock_part(lock, kohort_locks.open), *first = kohort_lock_part(lock, kohort_locks.first);
+    if (open == NULL || !PyByteArray_CheckExact(open)) return 0;
+    if (offset == NULL || !PyLong_Check(offset) || first == NULL || !PyLong_Check(first)) return 0;
+    int64_t at = PyLong_AsLongLong(offset) - PyLong_AsLongLong(first);
+    if (PyErr_Occurred()) return -1;
+    if (at < 0 || at >= PyByteArray_GET_SIZE(open)) return 0;
+    *mark = PyByteArray_AS_STRING(open) + at;
+    return 1;
+}
+
+/* Set the byte of each record in the open range of its lock. 0 and none set unless all have one. */
 static inline int kohort_put_marks(PyObject *records, PyObject *owner, int mark) {
 #if !defined(Py_GIL_DISABLED) && !defined(PYPY_VERSION)
     Py_ssize_t count = PyTuple_GET_SIZE(records);
+    char *found = NULL;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *record = PyTuple_GET_ITEM(records, i);
-        if (!PyObject_TypeCheck(record, kohort_type)) return 0;
-        PyObject *origin = *kohort_slot(record, KOHORT_ORIGIN), *offset = *kohort_slot(record, KOHORT_OFFSET);
-        if (origin == NULL || !PyTuple_Check(origin) || PyTuple_GET_SIZE(origin) <= KOHORT_LOCK) return 0;
-        PyObject *lock = PyTuple_GET_ITEM(origin, KOHORT_LOCK);
-        if (Py_TYPE(lock) != kohort_locks.type || kohort_lock_part(lock, kohort_locks.owner) != owner) return 0;
-        PyObject *open = kohort_lock_part(lock, kohort_locks.open), *first = kohort_lock_part(lock, kohort_locks.first);
-        if (open == NULL || !PyByteArray_CheckExact(open)) return 0;
-        if (offset == NULL || !PyLong_Check(offset) || first == NULL || !PyLong_Check(first)) return 0;
-        int64_t at = PyLong_AsLongLong(offset) - PyLong_AsLongLong(first);
-        if (PyErr_Occurred()) return -1;
-        if (at < 0 || at >= PyByteArray_GET_SIZE(open)) return 0;
-        PyByteArray_AS_STRING(open)[at] = (char)mark;
+        int has = kohort_mark_of(PyTuple_GET_ITEM(records, i), owner, &found);
+        if (has <= 0) return has;
     }
+    if (count == 1) *found = (char)mark; /* the usual case */
+    else
+        for (Py_ssize_t i = 0; i < count; i++)
+            if (kohort_mark_of(PyTuple_GET_ITEM(records, i), owner, &found) > 0) *found = (char)mark;
     return count > 0;
 #else
     (void)records, (void)owner, (void)mark;

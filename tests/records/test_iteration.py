@@ -8,6 +8,7 @@ import importlib
 import math
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from types import CoroutineType, ModuleType
@@ -154,7 +155,9 @@ def test_an_iterator_without_a_run_raises(module: ModuleType) -> None:
 def test_a_forked_child_takes_nothing(module: ModuleType) -> None:
     run = run_of(module, Time())
     reader, writer = os.pipe()
-    pid = os.fork()
+    with warnings.catch_warnings():  # This process has threads. The child only exits.
+        warnings.simplefilter("ignore")
+        pid = os.fork()
     if not pid:
         os.write(writer, b"1" if run.wake_up.is_set else b"0")
         os._exit(0)

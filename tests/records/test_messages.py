@@ -159,6 +159,7 @@ def test_marks_go_to_the_open_lock_of_their_owner(module: ModuleType) -> None:
         plain = _messages(module)[1]
         for wrong in ((), found[closed], found[other], found[short], (first, 42), plain):
             assert module.mark_open(tuple(wrong), owner, 1) is False
+        assert lock.open == (b"\3\3" if is_compiled else b"\0\0")  # also that of (first, 42)
         assert other.open == b"\0\0"
     finally:
         module.learn_locks(Hold)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from kohort.share.machine._acquired import (
     Acknowledgement,
     AckRange,
     AcquiredRange,
+    AcquiredRecords,
     Hold,
 )
 from kohort.types import TopicPartition
@@ -404,6 +407,39 @@ def test_records_are_marked_without_the_lock_after_the_first_one() -> None:
     assert locks.take_failures() == {}
 
 
+def test_records_of_which_one_is_not_open_are_all_marked_with_the_lock() -> None:
+    locks = Locks(Clock())
+    first, *others = records_of(locks, 3, 7)
+    assert locks.mark(first.offset, hold_of(first), ACCEPT)
+    last = records_of(Locks(Clock()), 8, 8)
+    assert not marks(locks, others + last)
+    assert [*locks.take_units(NODE)[KEY].ranges] == [AckRange(3, 3, ACCEPT)]
+    for record in others:  # not sent yet
+        assert locks.mark(record.offset, hold_of(record), ACCEPT)
+
+
+def test_a_mark_during_the_release_of_the_rest_counts_or_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    locks = Locks(Clock())
+    first, second, *_ = records_of(locks, 3, 7)
+    assert locks.mark(first.offset, hold_of(first), ACCEPT)
+    read, marked = AcquiredRecords.unmarked, []
+
+    def unmarked(records: AcquiredRecords) -> Collection[int]:
+        found = read(records)
+        marked.append(marks(locks, [second]))  # as another thread does
+        return found
+
+    monkeypatch.setattr(AcquiredRecords, "unmarked", unmarked)
+    locks.release_rest(NODE, frozenset())
+    assert marked == [False]
+    assert [*locks.take_units(NODE)[KEY].ranges] == [
+        AckRange(3, 3, ACCEPT),
+        AckRange(4, 7, RELEASE),
+    ]
+
+
 @pytest.mark.skipif(not COMPILED, reason="plain Python marks nothing without the lock")
 @pytest.mark.parametrize("how", ["void", "closed", "forked", "replaced"])
 def test_records_are_not_marked_without_the_lock_after_its_end(how: str) -> None:
@@ -418,7 +454,10 @@ def test_records_are_not_marked_without_the_lock_after_its_end(how: str) -> None
         locks.close_ranges()
     elif how == "forked":
         read, write = os.pipe()
-        if not (child := os.fork()):
+        with warnings.catch_warnings():  # This process has threads. The child only exits.
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if not child:
             os.write(write, b"marked" if marks(locks, others) else b"refused")
             os._exit(0)
         os.waitpid(child, 0)

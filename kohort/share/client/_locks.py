@@ -352,7 +352,7 @@ class Locks:
             now = self.clock()
             for key, home in self._homes.items():
                 if home.node == node and key not in kept:
-                    home.mark(dict.fromkeys(home.unmarked(), Acknowledgement.RELEASE), now)
+                    home.mark_unmarked(Acknowledgement.RELEASE, now)
 
     def nodes(self) -> frozenset[int]:
         """Return the leaders that hold records for this member, also those not decoded yet."""

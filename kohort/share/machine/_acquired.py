@@ -360,6 +360,12 @@ class AcquiredRecords:
         self._marked_at = min(self._marked_at, at) if self.marks else at
         self.marks |= offsets
 
+    def mark_unmarked(self, type: Acknowledgement, at: float) -> None:
+        """Mark what has no mark yet, as of a time."""
+        if self._whole is not None:
+            self._spread()  # closes it, so that no mark is set after they are read
+        self.mark(dict.fromkeys(self.unmarked(), type), at)
+
     def mark_held(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Mark an offset. Return False if its lock is lost or expired, or its last mark sent."""
         is_whole = self._whole is hold and self._whole_mark is None and not self._halves
