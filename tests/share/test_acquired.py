@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -243,6 +245,41 @@ def opened(*types: Acknowledgement) -> tuple[AcquiredRecords, Hold]:
         assert records.mark_held(offset, hold, type, 1.0)
     assert hold.open is not None
     return records, hold
+
+
+class ClosedAfterRead(Hold):
+    """A hold that another thread closes after each read of its marks."""
+
+    __slots__ = ()
+
+    @property
+    def open(self) -> bytearray | None:
+        found: bytearray | None = _open.__get__(self)
+        _open.__set__(self, None)
+        return found
+
+    @open.setter
+    def open(self, marks: bytearray | None) -> None:
+        _open.__set__(self, marks)
+
+
+_open: Any = vars(Hold)["open"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda records, hold: records.take(2.0),
+        lambda records, hold: records.mark_of(5),
+        lambda records, hold: records.unmarked_locks(),
+        lambda records, hold: records.mark_held(6, hold, ACCEPT, 2.0),
+    ],
+    ids=["take", "mark_of", "unmarked_locks", "mark_held"],
+)
+def test_a_range_may_be_closed_after_it_was_read(use: Callable[..., object]) -> None:
+    records, hold = opened(ACCEPT)
+    hold.__class__ = ClosedAfterRead
+    use(records, hold)
 
 
 def test_the_bytes_of_an_open_range_are_marks_until_it_is_sent() -> None:

@@ -220,15 +220,17 @@ class AcquiredRecords:
 
     def close_range(self) -> None:
         """Have no more marks set without the owner's lock. Those that were set are lost."""
-        if self._whole is not None:
-            self._whole.open = None
+        if (whole := self._whole) is not None:
+            whole.open = None
 
     def _join(self) -> None:
         """Let the marks of an open range become one, if they are the same."""
         whole = self._whole
-        if whole is None or whole.open is None:
+        if whole is None:
             return
         marked, whole.open = whole.open, None  # read after it is closed
+        if marked is None:
+            return
         if (type := marked[0]) and marked.count(type) == len(marked):
             self._whole_mark = _TYPES[type]
         else:
@@ -297,9 +299,9 @@ class AcquiredRecords:
     def mark_of(self, offset: int) -> Acknowledgement | None:
         """Return the mark of an offset that is not sent, also of one that was refused."""
         whole = self._whole
-        if whole is not None and whole.open is not None:
+        if whole is not None and (marked := whole.open) is not None:
             at = offset - whole.first
-            return _TYPES[whole.open[at]] or None if 0 <= at < len(whole.open) else None
+            return _TYPES[marked[at]] or None if 0 <= at < len(marked) else None
         found = self.marks.get(offset)
         if found is None and self._halves:
             found = next((half[offset] for half in self._halves if offset in half), None)
@@ -329,7 +331,8 @@ class AcquiredRecords:
         if whole is not None and not self._halves:
             if self._whole_mark is not None:
                 return 0, None
-            count = len(self) if whole.open is None else whole.open.count(0)
+            marked = whole.open
+            count = len(self) if marked is None else marked.count(0)
             return count, whole.deadline if count else None
         offsets = self.unmarked()
         holds = {self._holds[offset] for offset in offsets}
@@ -372,10 +375,10 @@ class AcquiredRecords:
         if is_whole and type is not Acknowledgement.RENEW:
             if now >= hold.deadline:
                 return False
-            if hold.open is None:
-                hold.open = bytearray(hold.last - hold.first + 1)
+            if (marked := hold.open) is None:
+                marked = hold.open = bytearray(hold.last - hold.first + 1)
                 self._marked_at = now
-            hold.open[offset - hold.first] = type
+            marked[offset - hold.first] = type
             return True
         if self.holds.get(offset) is not hold:
             return False
