@@ -155,8 +155,8 @@ class Consumer:
         """Return these messages again next."""
         self._buffer.put_back(messages)
 
-    def _fetch(self, seconds: float, most: int) -> None:
-        """Poll kohort's consumer once, and buffer what it returns."""
+    def _fetch(self, seconds: float, most: int, *, reports: bool = True) -> None:
+        """Poll kohort's consumer once, and buffer what it returns. Only poll() reports events."""
         now = time.monotonic()
         since, self._polled_at = now - self._polled_at, now
         if since > self._options.poll_interval and self._native.subscription():
@@ -182,7 +182,7 @@ class Consumer:
                 self._native.seek(tp, first.get(tp, offset_of(records[0])))
             raise
         if not found:
-            if math.isfinite(since):  # the first poll is that of subscribe(), which reports nothing
+            if reports:
                 self._events.look(self._polled_at)
         elif self._options.partition_eof:
             self._events.look_for_ends()
@@ -237,7 +237,9 @@ class Consumer:
         else:
             self._native.subscribe(topics, listener=self._listener)
         if math.isinf(self._polled_at):
-            self._fetch(0.0, 1)  # begins to join, as librdkafka does in the background
+            self._fetch(
+                0.0, 1, reports=False
+            )  # begins to join, as librdkafka does in the background
 
     @translating
     def unsubscribe(self) -> None:

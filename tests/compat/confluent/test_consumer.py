@@ -470,6 +470,15 @@ def test_subscribe_calls_no_error_cb() -> None:
     consumer.close()
 
 
+def test_the_first_poll_after_assign_looks_for_events() -> None:
+    consumer = package.Consumer({"bootstrap.servers": "localhost:1", "group.id": "g"})
+    consumer.assign([package.TopicPartition("orders", 0)])
+    with patch.object(consumer._events, "look") as look:
+        assert consumer.poll(0) is None
+    look.assert_called_once()
+    consumer.close()
+
+
 def test_subclasses_may_replace_methods(client: Any, cluster: Cluster, own_topic: str) -> None:
     class Counted(client.Consumer):  # type: ignore[misc]
         count = 0
