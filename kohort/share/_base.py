@@ -151,6 +151,7 @@ class ShareBase(DriverOwner):
             min_bytes=fetch.fetch_min_bytes,
             max_bytes=fetch.fetch_max_bytes,
             request_timeout_ms=client.request_timeout_ms,
+            max_poll_interval=group.max_poll_interval_ms / 1000,
         )
         # The engine of a consumer without a group: the membership is that of ShareClient.
         alone = dataclasses.replace(

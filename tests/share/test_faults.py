@@ -298,3 +298,32 @@ def test_missing_right_names_the_topic_and_the_operation(backend: str, is_known:
             assert "?" not in str(error) and "other topics continue" not in str(error)
 
     on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_silent_caller_leaves_the_group_and_keeps_its_locks(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster, max_poll_interval_ms=20_000) as member:
+            records = await poll(member, 2)
+            await anyio.sleep(15)
+            assert member.assignment() == {TP}
+            await anyio.sleep(10)
+            assert member.assignment() == set()
+            member.accept(*records)
+            assert await member.commit() == {}
+            cluster.produce(TOPIC, ["c"])
+            assert seen(await poll(member, 1)) == [(b"c", 1)]
+            assert member.assignment() == {TP}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_caller_inside_a_long_poll_is_not_silent(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        async with consumer(cluster, max_poll_interval_ms=20_000) as member:
+            assert await member.poll(timeout_ms=60_000) == {}
+            assert member.assignment() == {TP}
+
+    on_cluster(backend, scene)

@@ -14,6 +14,14 @@ from kohort.logs import get_logger
 _REPEAT_S = 10.0
 """Time in which an error is reported once. kohort repeats its errors."""
 
+_OVERDUE = "Application maximum poll interval ({:.0f}ms) exceeded by {:.0f}ms"
+
+
+def overdue_error(seconds: float, limit: float) -> KafkaError:
+    """Return the error of a program that has not polled for longer than ``limit`` seconds."""
+    text = _OVERDUE.format(1000 * limit, 1000 * (seconds - limit))
+    return KafkaError(KafkaError._MAX_POLL_EXCEEDED, text)
+
 
 class ClientErrors:
     """The errors that one consumer has reported lately."""

@@ -10,7 +10,7 @@ from typing import Any
 from kohort import KafkaConsumer as NativeConsumer
 from kohort import TopicPartition
 from kohort.compat.confluent._buffer import Buffer
-from kohort.compat.confluent._client_errors import ClientErrors
+from kohort.compat.confluent._client_errors import ClientErrors, overdue_error
 from kohort.compat.confluent._errors import error_message
 from kohort.compat.confluent._offsets import OffsetStore
 from kohort.compat.confluent._options import Options
@@ -21,7 +21,6 @@ _LOOK_S = 1.0
 """Time between looks at the delays by quotas."""
 _WAIT_S = 0.5
 _WAIT_FOR_END_S = 0.1
-_OVERDUE = "Application maximum poll interval ({:.0f}ms) exceeded by {:.0f}ms"
 _UNKNOWN = "Subscribed topic not available: {}: Broker: Unknown topic or partition"
 _END = "Fetch from broker reached end of partition at offset {} (HighwaterMark {})"
 
@@ -118,9 +117,7 @@ class Events:
 
     def note_overdue(self, seconds: float) -> None:
         """Report that the program has not polled for longer than ``max.poll.interval.ms``."""
-        limit = self._options.poll_interval
-        text = _OVERDUE.format(1000 * limit, 1000 * (seconds - limit))
-        self.add_event(error_message(KafkaError(KafkaError._MAX_POLL_EXCEEDED, text)))
+        self.add_event(error_message(overdue_error(seconds, self._options.poll_interval)))
 
     def report(self, error: KafkaError) -> None:
         """Give an error of the client to ``error_cb``, or log it."""

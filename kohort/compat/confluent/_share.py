@@ -20,7 +20,7 @@ from kohort import ShareConsumer as NativeConsumer
 from kohort import TopicPartition as NativePartition
 from kohort.compat._peer import peer_name
 from kohort.compat.confluent._builders import KEY_DESERIALIZER, VALUE_DESERIALIZER
-from kohort.compat.confluent._client_errors import ClientErrors
+from kohort.compat.confluent._client_errors import ClientErrors, overdue_error
 from kohort.compat.confluent._deserializing import MessageField, context_of
 from kohort.compat.confluent._errors import is_of_client, to_error, to_message
 from kohort.compat.confluent._options import share_options
@@ -177,6 +177,9 @@ class ShareConsumer:
             raise ValueError(text) from None
         except InvalidOptionError as error:
             raise ValueError(f"Failed to create share consumer: {error}") from None
+        limit = options.keywords.get("max_poll_interval_ms", 300_000)
+        self._poll_interval: float = limit / 1000
+        self._polled_at: float = math.inf
         self._closed = False
         self._gate = threading.Lock()
         self._user = 0
@@ -205,6 +208,7 @@ class ShareConsumer:
             raise IllegalStateException(
                 "All records of the previous poll must be acknowledged in explicit mode"
             )
+        self._check_interval()
         self._look_for_brokers()
         self._accept_batch()
         if self._callback is not None:
@@ -215,8 +219,16 @@ class ShareConsumer:
             found = self._poll(min(left, _LONGEST_WAIT_S))
             if not found:
                 self._look_for_brokers()
+            self._polled_at = time.monotonic()
             if found or left <= 0:
                 return Messages(found)
+
+    def _check_interval(self) -> None:
+        """Report once that the last poll was too long ago. The client has left its group."""
+        now = time.monotonic()
+        since, self._polled_at = now - self._polled_at, now
+        if since > self._poll_interval:
+            raise KafkaException(overdue_error(since, self._poll_interval))
 
     def _poll(self, seconds: float) -> list[Message]:
         if not self._native.subscription():

@@ -98,7 +98,7 @@ class ClassicMembership(CommonMembership):
         self._rebalance = rebalance
         self._leaving = Leaving(member, pending, heartbeats, leadership, rebalance, failures)
         self._signals = SignalHandler(member, pending, heartbeats, rebalance, failures, history)
-        self._poll_interval = PollInterval(settings)
+        self._poll_interval = PollInterval(settings.group_id, settings.max_poll_interval)
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """Handle an event and return the commands to run. ``now`` must not decrease."""

@@ -112,7 +112,7 @@ class ConsumerMembership(CommonMembership):
         self._signals = ConsumerSignals(
             member, pending, heartbeats, target, reconciliation, failures, history
         )
-        self._poll_interval = PollInterval(settings)
+        self._poll_interval = PollInterval(settings.group_id, settings.max_poll_interval)
         self._has_warned = False
 
     def handle(self, event: Event, now: float) -> list[Command]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kohort.coordinator_client.machine._member import CommonSettings
 from kohort.logs import get_logger
 
 logger = get_logger(__name__)
@@ -12,11 +11,12 @@ SHARE_OF_WARNING = 0.8
 
 
 class PollInterval:
-    """The time since the caller's latest poll()."""
+    """The time since the caller's latest poll(). ``longest`` is the limit in seconds."""
 
-    def __init__(self, settings: CommonSettings) -> None:
+    def __init__(self, group_id: str, longest: float) -> None:
         self.last_poll = 0.0
-        self._settings = settings
+        self._group_id = group_id
+        self._longest = longest
         self._has_warned = False
 
     def note_poll(self, last_poll: float) -> None:
@@ -26,17 +26,17 @@ class PollInterval:
     def deadline(self) -> float:
         """Return the time of the warning, or of the end of the interval after the warning."""
         share = 1.0 if self._has_warned else SHARE_OF_WARNING
-        return self.last_poll + share * self._settings.max_poll_interval
+        return self.last_poll + share * self._longest
 
     def check(self, now: float) -> str | None:
         """Log a warning when it is due. Return the reason to leave the group, or None."""
-        spent, limit = now - self.last_poll, self._settings.max_poll_interval
+        spent, limit = now - self.last_poll, self._longest
         if now >= self.last_poll + limit:
             logger.warning(
                 "[%s] leaving the group: poll() was not called for %.1f s, longer than "
                 "max_poll_interval_ms %d. Set a lower max_poll_records or raise "
                 "max_poll_interval_ms",
-                self._settings.group_id,
+                self._group_id,
                 spent,
                 round(limit * 1000),
             )
@@ -46,7 +46,7 @@ class PollInterval:
             logger.warning(
                 "[%s] poll() was not called for %.1f s. After max_poll_interval_ms (%d), this "
                 "consumer leaves its group",
-                self._settings.group_id,
+                self._group_id,
                 spent,
                 round(limit * 1000),
             )

@@ -1,6 +1,8 @@
 """The heartbeats of one share consumer.
 
-A task carries out the commands of the membership. The machine decides what is sent and when.
+A task carries out the commands of the membership. The machine decides what is sent and when. A
+caller that is silent for ``max_poll_interval_ms`` leaves the group, so that its partitions go to
+other members. It keeps its locks, and its next poll joins again.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import anyio
 from kohort.coordinator_client import CoordinatorConnection, RequestForm
 from kohort.coordinator_client.consumer._member import new_member_id
 from kohort.coordinator_client.machine._error_code_actions import error_for
+from kohort.coordinator_client.machine._poll_interval import PollInterval
 from kohort.errors import (
     BrokerResponseError,
     ErrorCode,
@@ -37,6 +40,7 @@ from kohort.share.machine._membership import (
     SendHeartbeat,
     SendLeave,
     ShareMembership,
+    Subscribe,
     Tick,
     Unanswered,
 )
@@ -90,6 +94,7 @@ class ShareMember:
         )
         self.is_closing: bool = False
         """True if no more heartbeats are sent, except the one that leaves."""
+        self._poll_interval = PollInterval(settings.group_id, settings.max_poll_interval)
         self._signal = TaskSignal()
         self._tasks: TaskGroup | None = None
 
@@ -106,12 +111,29 @@ class ShareMember:
         while True:
             event = self._signal.event()
             # A client that closes sends no heartbeats, so none is due.
-            deadline = None if self.is_closing else self.membership.next_deadline()
+            deadline = None if self.is_closing else self._next_deadline()
             now = anyio.current_time()
             if deadline is not None and deadline <= now + TICK:
+                self._leave_if_overdue(now + TICK)
                 self.apply(Tick())
                 continue
             await event.wait(None if deadline is None else deadline - now)
+
+    def _next_deadline(self) -> float | None:
+        due, last_poll = self.membership.next_deadline(), self._engine.callback_queue.last_poll()
+        if not self.membership.topics or last_poll is None:
+            return due
+        self._poll_interval.note_poll(last_poll)
+        overdue = self._poll_interval.deadline()
+        return overdue if due is None else min(due, overdue)
+
+    def _leave_if_overdue(self, now: float) -> None:
+        last_poll = self._engine.callback_queue.last_poll()
+        if not self.membership.topics or last_poll is None:
+            return
+        self._poll_interval.note_poll(last_poll)
+        if self._poll_interval.check(now) is not None:
+            self.apply(Subscribe(frozenset()))
 
     def apply(self, event: MemberEvent) -> None:
         """Give an event to the membership, and begin to carry out its commands."""

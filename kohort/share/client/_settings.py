@@ -24,3 +24,5 @@ class ShareSettings(NamedTuple):
     min_bytes: int
     max_bytes: int
     request_timeout_ms: int
+    max_poll_interval: float
+    """Seconds."""

@@ -267,6 +267,21 @@ def test_wrong_settings_are_refused(cls: Any, more: dict[str, Any], message: str
         cls({"bootstrap.servers": "localhost:1", "group.id": "workers", **more})
 
 
+def test_a_late_poll_reports_that_the_interval_was_exceeded(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = package.ShareConsumer(options(cluster))
+    consumer.subscribe(["jobs"])
+    read(consumer, 3)
+    monkeypatch.setattr(consumer, "_polled_at", consumer._polled_at - 1000)
+    with pytest.raises(package.KafkaException) as raised:
+        consumer.poll(0)
+    assert raised.value.args[0].code() == package.KafkaError._MAX_POLL_EXCEEDED
+    cluster.produce("jobs", ["4"])
+    assert [each.value() for each in read(consumer, 1)] == [b"4"]
+    consumer.close()
+
+
 @EACH_CLASS
 @pytest.mark.parametrize("call", ["poll", "commit_sync", "commit_async"])
 def test_each_call_reports_errors_of_the_client(cls: Any, call: str) -> None:
