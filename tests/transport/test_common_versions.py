@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from kohort.errors import KafkaConnectionError
+from kohort.errors import KafkaConnectionError, KafkaError
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest
 from kohort.protocol.messages import HeartbeatResponse as Beat
@@ -130,6 +130,33 @@ async def test_named_broker_gets_no_request_before_it_confirms_its_name() -> Non
         with pytest.raises(KafkaConnectionError, match="is not broker 2 of cluster c"):
             await client.request(HeartbeatRequest(), node=2)
         await served.wait()
+        assert not executed
+
+
+async def test_a_lowered_greeting_gets_no_request_before_its_response() -> None:
+    async with running(brokers=2, reconnect_backoff_ms=10) as (client, cluster):
+        cluster.versions = of_release(30, 30, {int(ApiKey.API_VERSIONS): (0, 5)})
+        versions: list[int] = []
+        executed: list[object] = []
+        served = anyio.Event()
+
+        async def serve(peer: Peer) -> None:
+            """Close at the version that names the broker, and then execute all requests."""
+            header, _ = await peer.expect(ApiVersionsRequest)
+            versions.append(header.request_api_version)
+            if len(versions) == 1:
+                return
+            await peer.reply(header, ApiVersionsResponse(error_code=42))
+            while (exchange := await peer.receive()) is not None:
+                executed.append(exchange[1])
+            served.set()
+
+        cluster.network.listen("b2", 9092, serve)
+        await client.wait_bootstrapped()
+        with pytest.raises(KafkaError):
+            await client.request(HeartbeatRequest(), node=2)
+        await served.wait()
+        assert versions[:2] == [5, 3]
         assert not executed
 
 

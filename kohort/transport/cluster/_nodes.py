@@ -460,12 +460,12 @@ class Nodes:
 
         Those of the whole cluster count for the first connection to an address only. After a
         failure, a handshake finds out whether the broker is the one that it should be. So it does
-        if the greeting names the broker, because one of another cluster would refuse the greeting,
-        but execute the requests behind it.
+        after a lowered greeting, and if the greeting names the broker. One of another cluster
+        would refuse that greeting, but execute the requests behind it.
         """
         if (known := node.versions) is not None:
             return known
-        if greeting.cluster_id is not None or self._common is None:
+        if greeting != Greeting() or self._common is None:
             return None
         if node.broker.id < 0 or node.reached or node.failures:
             return None

@@ -103,6 +103,10 @@ R = TypeVar("R", bound=Response)
 CLOSE_SECONDS = 1.0
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class BrokerConnection:
     """A connection to a broker. open() creates it, and run() has to run for responses to come.
 
@@ -130,7 +134,7 @@ class BrokerConnection:
         self._loop = callback_loop()
         self._clock = clock_of(self._loop)
         self._link = link
-        self._on_confirmation: Callable[[], None] = lambda: None
+        self._on_confirmation: Callable[[], None] = _nothing
         self._client_id = client_id
         self._next_id = 0
         self._last_request: float = self._clock()
@@ -269,7 +273,8 @@ class BrokerConnection:
             confirmed, self.is_confirmed = BrokerVersions.of(self.peer, response), True
             if confirmed.by_api != known.by_api:
                 self.versions, self.is_misjudged = confirmed, True
-            self._on_confirmation()
+            confirm, self._on_confirmation = self._on_confirmation, _nothing
+            confirm()
 
         self.post(versions_request(greeting), version, timeout).on_frame = received
 
@@ -540,9 +545,10 @@ class BrokerConnection:
 
     def call_on_confirmation(self, callback: Callable[[], None]) -> None:
         """Call it once the broker has sent its versions, which may be now."""
-        self._on_confirmation = callback
         if self.is_confirmed:
             callback()
+        else:
+            self._on_confirmation = callback
 
     def call_on_close(self, callback: Callable[[], None]) -> None:
         """Call it at the close, before any waiting caller continues."""
@@ -566,6 +572,7 @@ class BrokerConnection:
             explained = type(explained)(f"{explained}. {NONSENSE}{RAISE if large else ''}")
         explained.__cause__ = error.__cause__
         self._end.fail(explained, self._pipeline, culprit)
+        self._on_confirmation = _nothing  # it refers to the connection
         return explained
 
     def abort(self) -> None:
