@@ -159,6 +159,10 @@ class Core:
         chosen = set(map(id, partitions))
         return [lane for lane in self.running if id(lane.partition) in chosen]
 
+    def is_drained(self, tps: Iterable[TopicPartition] | None = None) -> bool:
+        """Return True if nothing of these partitions, or of all, has to end before a stop."""
+        return not self.running_of(tps)
+
     def _known(self, tps: Iterable[TopicPartition]) -> list[Partition]:
         return [self.partitions[tp] for tp in tps if tp in self.partitions]
 

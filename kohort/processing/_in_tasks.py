@@ -145,6 +145,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 self._note_positions()
                 self._core.stop()
                 self._apply()
+                self._start_slot()
                 await self._drain(None, self._drain_limit())
                 group.cancel_scope.cancel()
         finally:
@@ -451,8 +452,10 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
         deadline = anyio.current_time() + limit
         self._note_deadline(tps, deadline)
         with anyio.move_on_at(deadline):
-            while core.running_of(tps) and self._stops < 2:
+            while not core.is_drained(tps) and self._stops < 2:
                 await self._news.wait()
+        if tps is None:
+            core.ready.clear()  # a cancelled slot must not begin another handler
         self._cancel(core.running_of(tps))
         with anyio.move_on_after(GRACE_SECONDS):
             while core.running_of(tps):

@@ -134,12 +134,14 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
                 self._note_positions()
                 self._core.stop()
                 self._apply()
+                self._start_slots()
                 deadline = time.monotonic() + self._drain_limit()
                 self._note_deadline(None, deadline)
             self._poll_until(lambda: self._has_drained(deadline))
         finally:
             with self._lock:
                 self._core.stop()
+                self._core.ready.clear()  # slots go on, and must begin nothing that is released
                 self._stops = 2  # nothing is waited for after this
                 self._slots_of(self._core.running_of())
             self._commit_within(None, COMMIT_SECONDS)
@@ -148,7 +150,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         if self._stops > 1 or time.monotonic() >= deadline:
             return True
         with self._lock:
-            return not self._core.running_of()
+            return self._core.is_drained()
 
     # -- stops --------------------------------------------------------------------------------
 

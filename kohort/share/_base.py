@@ -6,7 +6,7 @@ import dataclasses
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
@@ -223,6 +223,8 @@ class ShareBase(DriverOwner):
 
         async def run(engine: Engine) -> dict[str, str | None]:
             await engine.cluster_requests.wait_bootstrapped(self._driver.bootstrap_seconds())
+            if self._client is None:  # otherwise it drops them at the first contact
+                engine.errors.drop_outages()
             return await group_configs(engine, group_id, seconds)
 
         return Plan(run, (), seconds + self._driver.bootstrap_seconds())
@@ -289,7 +291,8 @@ class ShareBase(DriverOwner):
         if self._client is not None and self._client.errors and not self._locks.has_buffered:
             raise self._client.errors.popleft()
         if errors := self._driver.engine.errors.waiting:
-            raise errors.popleft()
+            with suppress(IndexError):  # the engine's thread has dropped it meanwhile
+                raise errors.popleft()
 
     # -- records ------------------------------------------------------------------------------
 

@@ -243,6 +243,21 @@ def test_a_stop_handles_what_the_group_would_archive() -> None:
     assert following.load.offset == 2
 
 
+def test_a_drain_waits_for_what_a_stop_has_kept() -> None:
+    core = core_of([queued(0, deliveries=5)])
+    core.stop()
+    core.records(TopicPartition("jobs", 0), [queued(1), queued(2, deliveries=5)], 0.0)
+    assert acknowledged(core) == [(1, "release")]
+    assert not core.is_drained()
+    lane = core.take()
+    assert lane is not None
+    following = core.done(lane)
+    assert not core.is_drained()
+    assert following is not None
+    core.done(following)
+    assert core.is_drained()
+
+
 def test_only_what_comes_again_is_released_after_half_of_its_lock() -> None:
     core = core_of([queued(0), queued(1, deliveries=5)])
     core.tick(0.6 * LOCK, 0.0)

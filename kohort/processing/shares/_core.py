@@ -79,6 +79,10 @@ class ShareCore(Core):
         """Return the lanes whose handlers have not ended, and whose results count."""
         return [lane for lane in super().running_of(tps) if lane in self._held]
 
+    def is_drained(self, tps: Iterable[TopicPartition] | None = None) -> bool:
+        """Return True if no handler runs, and none can begin what :meth:`stop` has kept."""
+        return super().is_drained(tps) and (not self.ready or self.given_up() >= self._slots)
+
     def effect_of_stuck(self, lane: Lane) -> str:
         """Return what follows from a record that is in flight for long."""
         if lane in self._held:
@@ -98,7 +102,7 @@ class ShareCore(Core):
         for record in records:
             lane = Lane(partition, _ALONE, record)
             self._held[lane] = None
-            if self.is_stopping:
+            if self.is_stopping and not self._is_at_risk(lane):
                 self._finish(lane, Acknowledge(record, "release"))
             else:
                 self.ready.append(lane)
@@ -192,7 +196,7 @@ class ShareCore(Core):
                 del self._held[lane]
             elif deadline - now > self.lock_seconds * (1 - RENEW_SHARE):
                 continue
-            elif lane.started is None and lane.error is None and not self._is_at_risk(lane):
+            elif lane.started is None and lane.error is None and not self._is_last(lane.load):
                 self._drop(lane)
                 self._finish(lane, Acknowledge(lane.load, "release"))
             elif self.may_renew and renewed != deadline:
