@@ -87,7 +87,6 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             self._policy = self._letters = AsyncLetters(consumer, policy, send)
         elif policy is not None:
             self._policy = _awaited(policy)
-        kind = "ShareConsumer" if options.is_share else "KafkaConsumer"
         is_async = inspect.iscoroutinefunction(handler)
         pause = anyio.sleep if is_async else time.sleep
         if (stored := self._open_store(handler, pause, is_async=is_async)) is not None:
@@ -95,9 +94,9 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
             if self._policy is not None:
                 self._policy = self._and_advance(self._policy, stored)
         elif self._poll_rows is not None:
-            self._handler = _with_table(checked_handler(handler, kind))
+            self._handler = _with_table(checked_handler(handler, options.kind))
         else:
-            self._handler = checked_handler(handler, kind)
+            self._handler = checked_handler(handler, options.kind)
         if self._letters is not None:
             self._handler = failing_for_unreadable(self._handler)
         self._group: anyio.abc.TaskGroup

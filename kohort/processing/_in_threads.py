@@ -74,7 +74,7 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         options: ProcessOptions,
     ) -> None:
         super().__init__(consumer, options)
-        kind = "ShareConsumer" if options.is_share else "KafkaConsumer"
+        kind = options.kind
         self._handler = checked_handler(handler, kind)
         self._letters: ThreadLetters | None = None
         self._policy: Callable[..., object] | None = None

@@ -39,6 +39,11 @@ class ProcessOptions:
     max_runtime: float = 3600.0
     is_share: bool = False
 
+    @property
+    def kind(self) -> str:
+        """Return the name of the consumer's class, without "Async"."""
+        return "ShareConsumer" if self.is_share else "KafkaConsumer"
+
     def core(self, max_bytes: int) -> CoreOptions:
         """Return the options of the core."""
         return CoreOptions(
