@@ -120,20 +120,23 @@ class ShareMember:
             await event.wait(None if deadline is None else deadline - now)
 
     def _next_deadline(self) -> float | None:
-        due, last_poll = self.membership.next_deadline(), self._engine.callback_queue.last_poll()
-        if not self.membership.topics or last_poll is None:
+        due = self.membership.next_deadline()
+        if not self._has_interval():
             return due
-        self._poll_interval.note_poll(last_poll)
         overdue = self._poll_interval.deadline()
         return overdue if due is None else min(due, overdue)
 
     def _leave_if_overdue(self, now: float) -> None:
+        if self._has_interval() and self._poll_interval.check(now) is not None:
+            self.apply(Subscribe(frozenset()))
+
+    def _has_interval(self) -> bool:
+        """Note the latest poll. Return True if the next one is due for a member to stay."""
         last_poll = self._engine.callback_queue.last_poll()
         if not self.membership.topics or last_poll is None:
-            return
+            return False
         self._poll_interval.note_poll(last_poll)
-        if self._poll_interval.check(now) is not None:
-            self.apply(Subscribe(frozenset()))
+        return True
 
     def apply(self, event: MemberEvent) -> None:
         """Give an event to the membership, and begin to carry out its commands."""
