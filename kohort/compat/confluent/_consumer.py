@@ -237,9 +237,8 @@ class Consumer:
         else:
             self._native.subscribe(topics, listener=self._listener)
         if math.isinf(self._polled_at):
-            self._fetch(
-                0.0, 1, reports=False
-            )  # begins to join, as librdkafka does in the background
+            # Begin to join, as librdkafka does in the background.
+            self._fetch(0.0, 1, reports=False)
 
     @translating
     def unsubscribe(self) -> None:
