@@ -48,7 +48,8 @@ def collect(
         found = measure(case)
         shares.append(others.share())
         shown = ", ".join(f"{name} {short(value)}" for name, value in found.items())
-        print(f"round {number}, {case}: {shown}; others {shares[-1]:.0f} %", flush=True)
+        name_of_case = ", ".join(map(str, case)) if type(case) is tuple else case
+        print(f"round {number}, {name_of_case}: {shown}; others {shares[-1]:.0f} %", flush=True)
         for name, value in found.items() if number else ():
             figures[case, name].append(value)
         if time.monotonic() > until:

@@ -30,6 +30,9 @@ class Source(NamedTuple):
     format: str
     joins: bool
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class Ask(NamedTuple):
     """Topic of ``rows`` rows and the source that reads it.
