@@ -238,6 +238,22 @@ class TestLongPolls:
                 assert await consumer.read(100) == {T1: list(range(100))}
 
     @virtual_time
+    @pytest.mark.parametrize("work", [0.0, 0.003, 0.05])
+    async def test_backlog_does_not_wait_for_partitions_at_their_ends(self, work: float) -> None:
+        """One of several partitions is behind, and the caller works on each of its fetches."""
+        cluster = FakeCluster()
+        cluster.delay = 0.001
+        cluster.add(T0)
+        add_filled(cluster, T1, 100)
+        async with consuming(cluster, owning(T0, T1), max_partition_fetch_bytes=1) as consumer:
+            began, read = anyio.current_time(), 0
+            while read < 1000:
+                for offsets in (await consumer.poll(timeout=30)).values():
+                    read += len(offsets)
+                await anyio.sleep(work)
+            assert anyio.current_time() - began < 100 * (work + 3 * cluster.delay)
+
+    @virtual_time
     async def test_full_partition_finds_a_free_connection_when_it_has_room(self) -> None:
         """If partitions reach their ends one by one, both connections could wait for them."""
         cluster = FakeCluster()

@@ -22,6 +22,10 @@ caller drains it. They must not find both connections in long polls for partitio
 So while partitions wait for room, long polls are short: 20 ms at first, doubled after each fetch
 until a response has records.
 
+A partition that is behind has records at the broker, so its fetch returns at once. When it has room
+while the main connection fetches partitions at their ends only, the extra connection fetches it
+without delay. So one partition with a backlog does not wait for many without.
+
 Records end a long poll at once, so its length costs no latency. Each fetch costs CPU time. While no
 value of ``fetch_max_wait_ms`` is given, the long poll of the main connection is 0.5 s at first. It
 doubles up to 10 s each time it ends without news, which are records, errors and new watermarks. The
@@ -34,7 +38,7 @@ A distant broker has parallel connections, too, while partitions are behind. See
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from kohort.config import FetchConfig
 from kohort.fetcher.buffer._completed import CompletedFetch
@@ -135,7 +139,7 @@ class NodeConnections:
         self.policy: ParallelPolicy = ParallelPolicy()
         self.parallel: list[FetchConnection] = []
         self.behind: dict[TopicPartition, int] = {}
-        """The partitions that are behind, with their epochs. Kept for distant brokers only."""
+        """The partitions that are behind, with their epochs."""
         self._short_poll = self._extra_poll = LONG_POLL_AFTER
         self._idle_poll = 0.0
 
@@ -179,13 +183,11 @@ class NodeConnections:
 
     def requests_behind(
         self, ready: Mapping[TopicPartition, PartitionRequest]
-    ) -> list[PartitionRequest]:
-        """Return the requests of the partitions that are behind, in flight or not."""
-        found = []
+    ) -> Iterator[PartitionRequest]:
+        """Yield the requests of the partitions that are behind, in flight or not."""
         for tp, epoch in self.behind.items():
             if (request := ready.get(tp)) is not None and request.epoch == epoch:
-                found.append(request)
-        return found
+                yield request
 
     def free_parallel(self, now: float) -> list[FetchConnection]:
         """Return the free parallel connections, up to the number that the policy allows."""
@@ -230,6 +232,15 @@ class NodeConnections:
         """Note that a long poll ended without news, so that the next one takes twice as long."""
         if connection is self.main:
             self._idle_poll = min(2 * connection.long_poll, longest)
+
+    def is_extra_free(self, now: float) -> bool:
+        """True if only the main connection prevents a fetch over the extra connection."""
+        return (
+            self.main.is_busy
+            and not self.extra.is_busy
+            and not self.is_parallel
+            and max(self.not_before, self.extra.paced_until) <= now
+        )
 
     def is_paced(self, now: float) -> bool:
         """True if a connection waits for the pace of its fetches."""

@@ -15,7 +15,12 @@ from kohort.fetcher._retries import Retries
 from kohort.fetcher.buffer._memory import Grant
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.fetcher.requests._candidates import Candidates, NodeCandidates
-from kohort.fetcher.requests._connections import FetchConnection, LongPolls, NodeConnections
+from kohort.fetcher.requests._connections import (
+    ConnectionChoice,
+    FetchConnection,
+    LongPolls,
+    NodeConnections,
+)
 from kohort.fetcher.requests._parallel import IDLE_SECONDS, Delivery, ParallelFetches, is_distant
 from kohort.fetcher.requests._request import FetchRequestPlan, FetchResult, PartitionRequest
 from kohort.fetcher.requests._sizes import FLIGHT_FACTOR, FetchSizes
@@ -128,9 +133,9 @@ class FetchPlanner:
         """
         connections, sizes = self.connections(node), self._sizes
         rate, proven = delivery.bytes_per_second, 0.0
+        committed = self._config.isolation_level == "read_committed"
+        connections.note_behind(results, committed=committed)
         if is_distant(delivery.round_trip):
-            committed = self._config.isolation_level == "read_committed"
-            connections.note_behind(results, committed=committed)
             policy, before = connections.policy, connections.policy.connections
             behind = len(connections.behind)
             policy.note_response(delivery, behind)
@@ -142,7 +147,6 @@ class FetchPlanner:
         elif delivery.round_trip < math.inf and sizes.note_near(
             node
         ):  # a first response may have taken long
-            connections.behind.clear()
             connections.policy.reset()
         seconds = delivery.at - delivery.sent_at
         sizes.note_response(node, largest, delivery.size, seconds, rate, proven=proven)
@@ -254,6 +258,8 @@ class FetchPlanner:
                 has_waiting=connections.node in nodes_with_waiting,
                 has_new=connections.is_paced(now) and self._has_new(candidates, connections.node),
             )
+            if choice.connection is None and self._is_backlog_delayed(connections, candidates, now):
+                choice = ConnectionChoice(connections.extra)
             if (connection := choice.connection) is None:
                 wake_at = min(wake_at, choice.retry_at)
                 continue
@@ -393,6 +399,19 @@ class FetchPlanner:
             if request is not None and (allowed is None or tp in allowed):
                 if not self._in_flight(request, node):
                     yield request
+
+    def _is_backlog_delayed(
+        self, connections: NodeConnections, candidates: NodeCandidates, now: float
+    ) -> bool:
+        """True if partitions that are behind wait for a fetch of others, which has none of them."""
+        if not connections.is_extra_free(now):
+            return False
+        allowed, found = self._limits.allowed, False
+        for request in connections.requests_behind(candidates.ready):
+            if self._in_flight(request, connections.node):
+                return False
+            found = found or allowed is None or request.topic_partition in allowed
+        return found
 
     def _has_new(self, candidates: NodeCandidates, node: int) -> bool:
         """True if no fetch of this broker has requested one of the partitions at its epoch."""
