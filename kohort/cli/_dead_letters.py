@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli.common import _client
-from kohort.types import NamedTuple
+from kohort.types import NamedTuple, escaped
 
 if TYPE_CHECKING:
     from kohort import AsyncKafkaConsumer, ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -141,10 +141,10 @@ async def _list(
         print(f"{options.topic} has no dead letters{'' if options.again else ' to replay'}")
     for (topic, group, cause), seen in sorted(counts.items(), key=lambda each: -len(each[1])):
         first, last = seen[0], seen[-1]
-        print(f"{len(seen):7,}  {topic} in {group}: {cause}")
-        print(f"         first {topic}-{first.partition} offset {first.offset}: {first.message}")
-        if len(seen) > 1:
-            print(f"         last  {topic}-{last.partition} offset {last.offset}: {last.message}")
+        print(escaped(f"{len(seen):7,}  {topic} in {group}: {cause}"))
+        for place, at in [("first", first), ("last ", last)][: len(seen)]:
+            text = f"{place} {topic}-{at.partition} offset {at.offset}: {at.message}"
+            print(f"         {escaped(text)}")
     if others:
         print(f"{others:7,}  without the headers of a dead letter")
     return 0
@@ -238,6 +238,11 @@ def _obstacle(letter: Record) -> str:
     names = {name for name, _ in letter.headers}
     if "kohort.value.omitted" in names:
         return "it was too large, so it has no value. Read the record at its offset"
+    if letter.key is None and letter.value is None and "kohort.exception" not in names:
+        return (
+            "the broker has copied neither key nor value. Read the record at its offset. "
+            "errors.deadletterqueue.copy.record.enable of the group copies later ones"
+        )
     return "it is a corrupt batch" if "kohort.batch" in names else ""
 
 

@@ -249,6 +249,25 @@ def test_letters_without_their_value_are_left_out(
     assert cluster.records("orders") == []
 
 
+def test_letters_that_a_broker_has_not_copied_are_left_out(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headers = [
+        ("__dlq.errors.topic", b"orders"),
+        ("__dlq.errors.partition", b"0"),
+        ("__dlq.errors.message", b"Offset \x1b[31mrejected"),
+    ]
+    tombstone = ProducerRecord(None, key=b"k", headers=headers)
+    cluster.produce(DLQ, [ProducerRecord(None, headers=headers), tombstone])
+    assert run(cluster, "dead-letters", DLQ, "--replay") == 1
+    captured = capsys.readouterr()
+    assert captured.out == "1 letter replayed\n"
+    assert f"{DLQ}-0 offset 0 is not replayed: the broker has copied neither" in captured.err
+    assert [(each.key, each.value) for each in cluster.records("orders")] == [(b"k", None)]
+    assert run(cluster, "dead-letters", DLQ, "--again") == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_an_unknown_topic_of_letters_is_an_error(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
