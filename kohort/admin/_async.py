@@ -184,8 +184,9 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         """Remove members from a group of either protocol, so that others get their partitions.
 
         A text is the id of a member. ``MemberToRemove(group_instance_id=...)`` is a static member.
-        A member that is not in the group has UnknownMemberIdError. A consumer that still runs joins
-        again. Needs Kafka 2.3. The default of ``timeout_ms`` is ``request_timeout_ms``.
+        A member that is not in the group has UnknownMemberIdError, as each one of a share group. A
+        consumer that still runs joins again. Needs Kafka 2.3. The default of ``timeout_ms`` is
+        ``request_timeout_ms``.
         """
         [group] = _base.names(group_id, "a group id")
         chosen = _base.members_to_remove(members)
@@ -244,6 +245,7 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         topics: str | Iterable[str] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
         plan: bool = False,
+        new_type: Literal["share"] | None = None,
         timeout_ms: float | None = None,
     ) -> ResetPlan:
         """Set the offsets of a group without members, and return what changed as a plan.
@@ -260,6 +262,9 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         target outside of the log becomes its nearest end. Without ``topics`` and ``partitions``
         it applies to all partitions with a committed offset.
 
+        A group that does not exist is created as a consumer group, or as a share group with
+        ``new_type="share"``. The name of a group belongs to one of the two.
+
         Raises GroupHasMembersError for a group with members, OffsetsChangedError if another client
         committed since the plan was made, GroupIdNotFoundError, and ValueError for ``to``. An error
         of one partition is raised, and the reset changes nothing then. The default of
@@ -268,8 +273,9 @@ class AsyncKafkaAdminClient(_base.AdminBase):
         [group] = _base.names(group_id, "a group id")
         named = None if topics is None else _base.names(topics, "a topic")
         chosen = None if partitions is None else _arguments.topic_partitions(partitions)
-        _base.check_reset(to, named, chosen, group)
-        return await self._call(timeout_ms, _reset.reset, group, to, named, chosen, plan)
+        _base.check_reset(to, named, chosen, group, new_type)
+        arguments = group, to, named, chosen, plan, new_type
+        return await self._call(timeout_ms, _reset.reset, *arguments)
 
     async def list_share_group_offsets(
         self,

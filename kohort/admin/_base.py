@@ -213,9 +213,15 @@ def is_committed(isolation_level: str) -> bool:
 
 
 def check_reset(
-    to: object, topics: list[str] | None, partitions: list[TopicPartition] | None, group_id: str
+    to: object,
+    topics: list[str] | None,
+    partitions: list[TopicPartition] | None,
+    group_id: str,
+    new_type: str | None,
 ) -> None:
-    """Raise ValueError for partitions besides a target that names them."""
+    """Raise ValueError for partitions besides a target that names them, and for a wrong type."""
+    if new_type not in (None, "share"):
+        raise ValueError(f"new_type={new_type!r}: expected 'share' or None")
     names_them = isinstance(to, Mapping | ResetPlan)
     if names_them and (topics is not None or partitions is not None):
         raise ValueError("topics and partitions are those of the plan or mapping: leave them out")

@@ -62,6 +62,7 @@ _CLASSIC, _CONSUMER, SHARE = "classic", "consumer", "share"
 _STATES_SINCE = 4
 """The first version of ListGroups with states. Version 5 has types."""
 _DEAD = "Dead"
+_STREAMS = "a streams group"
 
 
 async def list_groups(
@@ -186,7 +187,7 @@ def _found(group_id: str, groups: Sequence[D]) -> D:
     if group is None or group.error_code:
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.error_code
         message = None if group is None else group.error_message
-        raise group_error("the description", group_id, code, "DESCRIBE", message)
+        raise group_error("the description", group_id, code, "DESCRIBE", message, _STREAMS)
     return group
 
 
@@ -260,7 +261,8 @@ async def _describe_classic(
     group = _found(group_id, response.groups)
     if group.group_state == _DEAD:
         # Before version 6 an unknown group has this state.
-        raise group_error("the description", group_id, ErrorCode.GROUP_ID_NOT_FOUND, "DESCRIBE")
+        code = ErrorCode.GROUP_ID_NOT_FOUND
+        raise group_error("the description", group_id, code, "DESCRIBE", others=_STREAMS)
     is_consumers = group.protocol_type == PROTOCOL_TYPE
     return GroupDescription(
         group_id,
@@ -317,7 +319,7 @@ async def delete_groups(
         code = ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found.error_code
         if code:
             message = None if found is None else found.error_message
-            raise group_error("the deletion", group_id, code, "DELETE", message)
+            raise group_error("the deletion", group_id, code, "DELETE", message, _STREAMS)
 
     async def one(group_id: str) -> None:
         await requests.group(group_id, partial(delete, group_id), "the deletion", "DELETE")

@@ -81,9 +81,10 @@ class GroupLag(NamedTuple):
     partitions: AdminResults[TopicPartition, PartitionLag]
 
     @property
-    def records(self) -> int:
-        """Sum of the known lags in records."""
-        return sum(each.records or 0 for each in self.partitions.values())
+    def records(self) -> int | None:
+        """Sum of the known lags in records, or None if none is known."""
+        known = [each.records for each in self.partitions.values() if each.records is not None]
+        return sum(known) if known else None
 
     @property
     def seconds(self) -> float | None:

@@ -71,6 +71,8 @@ class ResetPlan(NamedTuple):
     """A step for each partition, sorted."""
     members: tuple[MemberDescription, ...] = ()
     """Members of the group when the plan was made. A reset needs a group without members."""
+    type: str | None = None
+    """Type of the group, such as ``share``. None if the group did not exist."""
 
     @property
     def undo(self) -> ResetPlan:
@@ -79,13 +81,14 @@ class ResetPlan(NamedTuple):
             step._replace(before=step.after, after=step.before, is_clamped=False)
             for step in self.steps
         )
-        return ResetPlan(self.group_id, tuple(steps))
+        return ResetPlan(self.group_id, tuple(steps), type=self.type)
 
     def to_json(self) -> str:
         """Return the plan as JSON text, for a file."""
         return json.dumps(
             {
                 "group": self.group_id,
+                "type": self.type,
                 "steps": [
                     {
                         "topic": step.partition.topic,
@@ -116,7 +119,8 @@ class ResetPlan(NamedTuple):
                 )
                 for each in found["steps"]
             )
-            return cls(str(found["group"]), tuple(sorted(steps)))
+            kind = None if found["type"] is None else str(found["type"])
+            return cls(str(found["group"]), tuple(sorted(steps)), type=kind)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the text is not the plan of a reset: {error!r}") from error
 
@@ -191,7 +195,8 @@ def make_plan(
     starts: Mapping[TopicPartition, OffsetAndTimestamp | None],
     ends: Mapping[TopicPartition, OffsetAndTimestamp | None],
     found: Mapping[TopicPartition, OffsetAndTimestamp | None],
-    members: tuple[MemberDescription, ...],
+    members: tuple[MemberDescription, ...] = (),
+    group_type: str | None = None,
 ) -> ResetPlan:
     """Return the plan. ``found`` has the offsets at the time of the target.
 
@@ -207,7 +212,7 @@ def make_plan(
         epoch = -1 if is_clamped else wanted.leader_epoch
         after = OffsetAndMetadata(offset, leader_epoch=epoch)
         steps.append(ResetStep(tp, before, after, first.offset, last.offset, is_clamped))
-    return ResetPlan(group_id, tuple(steps), members)
+    return ResetPlan(group_id, tuple(steps), members, group_type)
 
 
 def _known(at: OffsetAndTimestamp | None) -> OffsetAndTimestamp:

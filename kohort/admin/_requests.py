@@ -206,9 +206,17 @@ def raise_with_operation(error: KafkaError, what: str, group_id: str, operation:
 
 
 def group_error(
-    what: str, group_id: str, code: int, operation: str, message: str | None = None
+    what: str,
+    group_id: str,
+    code: int,
+    operation: str,
+    message: str | None = None,
+    others: str = "of another type",
 ) -> BrokerResponseError:
-    """Return the error of a group. ``operation`` is the right that the request needs."""
+    """Return the error of a group. ``operation`` is the right that the request needs.
+
+    ``others`` are the groups that the request does not take, although they exist.
+    """
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return GroupAuthorizationFailedError(
             f"{what} failed with {error_name(code)}: this client needs {operation} on group "
@@ -217,9 +225,7 @@ def group_error(
             operation=operation,
         )
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return broker_error(
-            code, f"group {escaped(group_id)!r} does not exist, or is a streams group"
-        )
+        return broker_error(code, f"group {escaped(group_id)!r} does not exist, or is {others}")
     said = f" The broker's message is: {escaped(message)}" if message else ""
     return broker_error(code, f"{what} failed for group {group_id!r}: {broker_error(code)}{said}")
 

@@ -27,7 +27,12 @@ from kohort.admin._offsets import commit_offsets, committed_offsets, delete_offs
 from kohort.admin._plan import ResetPlan, Target, is_same, make_plan, read_target
 from kohort.admin._requests import AdminRequests
 from kohort.admin._results import GroupDescription, MemberDescription
-from kohort.admin._share_offsets import check_starts, send_starts, start_offsets
+from kohort.admin._share_offsets import (
+    check_starts,
+    other_type_error,
+    send_starts,
+    start_offsets,
+)
 from kohort.admin._topics import topics_by_name
 from kohort.coordinator_client import describe
 from kohort.errors import (
@@ -56,24 +61,30 @@ async def reset(
     topics: list[str] | None,
     partitions: list[TopicPartition] | None,
     only_plan: bool,
+    new_type: str | None,
     seconds: float,
 ) -> ResetPlan:
-    """Plan a reset, and carry it out unless ``only_plan`` is True."""
+    """Plan a reset, and carry it out unless ``only_plan`` is True.
+
+    A group that does not exist is of the type ``new_type``, or else that of a plan.
+    """
     requests = await AdminRequests.begin(engine, seconds)
     if isinstance(to, ResetPlan):
         group = await _described(requests, group_id)
-        plan = to._replace(members=group.members if group else ())
-        offsets = _offsets_of(requests, engine, group_id, group)
+        kind = _type_of(group, new_type) or to.type
+        plan = to._replace(members=group.members if group else (), type=kind)
+        offsets = _offsets_of(requests, engine, group_id, kind)
     else:
         target = read_target(to, (engine.config.wall_clock or time.time)())
         chosen = await _chosen(requests, target, topics, partitions)
         group = await _described(requests, group_id, must_exist=chosen is None)
-        offsets = _offsets_of(requests, engine, group_id, group)
+        kind = _type_of(group, new_type)
+        offsets = _offsets_of(requests, engine, group_id, kind)
         before = await offsets.read(chosen)
         wanted = chosen if chosen is not None else list(before)
         places = await _places(requests, engine, target, wanted)
         members = group.members if group else ()
-        plan = make_plan(group_id, target, wanted, before, *places, members)
+        plan = make_plan(group_id, target, wanted, before, *places, members, kind)
     if not only_plan:
         await _execute(offsets, plan)
     return plan
@@ -91,7 +102,7 @@ async def find_offsets(
     target = read_target(to, (engine.config.wall_clock or time.time)())
     chosen = await _chosen(requests, target, topics, partitions) or []
     places = await _places(requests, engine, target, chosen)
-    plan = make_plan("", target, chosen, {}, *places, ())
+    plan = make_plan("", target, chosen, {}, *places)
     return {step.partition: step.after.offset for step in plan.steps if step.after is not None}
 
 
@@ -141,6 +152,15 @@ async def _described(
         if must_exist:
             raise
         return None
+
+
+def _type_of(group: GroupDescription | None, new_type: str | None) -> str | None:
+    """Return the type of a group. Raise an error if it exists and has not the wanted type."""
+    if group is None:
+        return new_type
+    if new_type not in (None, group.type):
+        raise other_type_error(group.group_id, group.type)
+    return group.type
 
 
 # -- offsets by type of group -----------------------------------------------------------------
@@ -193,9 +213,9 @@ class _StartOffsets:
 
 
 def _offsets_of(
-    requests: AdminRequests, engine: Engine, group_id: str, group: GroupDescription | None
+    requests: AdminRequests, engine: Engine, group_id: str, kind: str | None
 ) -> _CommittedOffsets | _StartOffsets:
-    if group is not None and group.type == SHARE:
+    if kind == SHARE:
         return _StartOffsets(requests, engine, group_id)
     return _CommittedOffsets(requests, group_id)
 

@@ -7,12 +7,13 @@ minute. So both are checked before a request.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from kohort.admin._groups import SHARE, groups_of
 from kohort.admin._offsets import GroupSpecs, changed, each_in_group, log_bounds, partition_error
 from kohort.admin._requests import AdminRequests, group_error
-from kohort.admin._results import AdminResults, ShareOffset
+from kohort.admin._results import AdminResults, GroupListing, ShareOffset
 from kohort.admin._topics import topic_error, topics_by_name
 from kohort.coordinator_client import CoordinatorConnection, RequestForm, partitions_by_topic
 from kohort.errors import ErrorCode, KafkaError, broker_error
@@ -152,7 +153,7 @@ async def send_starts(
         )
         if code := response.error_code:
             if code == ErrorCode.GROUP_ID_NOT_FOUND:  # a new group would have been created
-                await _check_kind(requests, group_id)
+                await _check_kind(requests, group_id, coordinator)
             raise group_error(_CHANGE, group_id, code, "READ", response.error_message)
         codes = {
             TopicPartition(topic.topic_name, each.partition_index): each.error_code
@@ -165,16 +166,29 @@ async def send_starts(
     return await each_in_group(requests, group_id, starts, alter, _CHANGE, "READ")
 
 
-async def _check_kind(requests: AdminRequests, group_id: str) -> None:
-    """Raise an error that names the type of a group, if the list of groups has another type."""
-    for node in sorted(requests.cluster.metadata.brokers):
-        for each in await groups_of(requests, node):
-            if each.group_id == group_id and each.type != SHARE:
-                raise broker_error(
-                    ErrorCode.GROUP_ID_NOT_FOUND,
-                    f"{_CHANGE} failed: group {escaped(group_id)!r} is of the type {each.type}, "
-                    "and a name belongs to one kind of group. Give the share group another name",
-                )
+async def _check_kind(
+    requests: AdminRequests, group_id: str, coordinator: CoordinatorConnection
+) -> None:
+    """Raise an error that names the type of a group, if its coordinator lists another type.
+
+    The list only makes the error clearer, so nothing is raised if the coordinator returns none.
+    """
+    listed: list[GroupListing] = []
+    if coordinator.node is not None:
+        with suppress(KafkaError):
+            listed = await groups_of(requests, coordinator.node)
+    for each in listed:
+        if each.group_id == group_id and each.type != SHARE:
+            raise other_type_error(group_id, each.type)
+
+
+def other_type_error(group_id: str, group_type: str) -> KafkaError:
+    """Return the error of a change of a share group whose name belongs to another group."""
+    return broker_error(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"{_CHANGE} failed: group {escaped(group_id)!r} is of the type {group_type}, and a name "
+        "belongs to one kind of group. Give the share group another name",
+    )
 
 
 async def delete_share_group_offsets(

@@ -116,7 +116,9 @@ def replay_history(
 
 
 def _unknown(group_id: str) -> GroupIdNotFoundError:
-    return GroupIdNotFoundError(f"the topic {OFFSETS} has no record of group {group_id!r}")
+    return GroupIdNotFoundError(
+        f"the topic {OFFSETS} has no record of a classic or consumer group {group_id!r}"
+    )
 
 
 def _times(history: GroupHistory) -> Iterator[int]:

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from kohort import KafkaConsumer, ShareConsumer, TopicPartition
+from kohort.admin import ResetPlan
 from kohort.errors import (
+    ErrorCode,
     GroupHasMembersError,
+    GroupIdNotFoundError,
     NonEmptyGroupError,
     OffsetOutOfRangeError,
+    OffsetsChangedError,
     UnknownTopicOrPartitionError,
 )
 from kohort.testing import Cluster
@@ -64,7 +68,7 @@ async def test_start_and_members_of_a_share_group_are_described(
             assert (member.client_id, member.partitions) == ("worker-1", (JOBS,))
             assert described.owners() == {}
             lag = (await admin.group_lag("workers"))["workers"]
-            assert lag.partitions[JOBS].records is None
+            assert lag.records is lag.partitions[JOBS].records is None
             assert lag.partitions[JOBS].reason == "the brokers have no start yet"
             with pytest.raises(GroupHasMembersError):
                 await admin.reset_group_offsets("workers", "latest")
@@ -141,3 +145,29 @@ async def test_start_offsets_of_a_consumer_group_are_refused_by_its_type(
     async with admin_class(bootstrap_servers=cluster.bootstrap_servers) as admin:
         results = await admin.alter_share_group_offsets("old", {JOBS: 1})
         assert "group 'old' is of the type c" in str(results.errors[JOBS])
+        (error,) = (await admin.delete_share_group_offsets("old", "jobs")).errors.values()
+        assert str(error) == "group 'old' does not exist, or is of another type"
+        cluster.fail("ListGroups", ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None)
+        results = await admin.alter_share_group_offsets("old", {JOBS: 1})
+        assert isinstance(results.errors[JOBS], GroupIdNotFoundError)
+
+
+@EACH_ADMIN
+@pytest.mark.anyio
+async def test_undo_of_a_share_group_that_was_deleted_makes_a_share_group(
+    admin_class: Any, cluster: Cluster
+) -> None:
+    work(cluster)
+    async with admin_class(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        done = await admin.reset_group_offsets("workers", 2)
+        (await admin.delete_groups("workers")).raise_errors()
+        again = ResetPlan.from_json(done.to_json())
+        with pytest.raises(OffsetsChangedError):
+            await admin.reset_group_offsets("workers", again)
+        plan = await admin.reset_group_offsets("workers", 1, topics="jobs", new_type="share")
+        assert plan.type == "share"
+        (await admin.delete_groups("workers")).raise_errors()
+        await admin.reset_group_offsets("workers", plan)
+        assert (await admin.list_share_group_offsets("workers"))["workers"][JOBS].start == 1
+        with pytest.raises(ValueError, match="new_type"):
+            await admin.reset_group_offsets("workers", 1, new_type="classic")

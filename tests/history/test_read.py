@@ -100,7 +100,9 @@ def test_time_limits_events_and_spans(cluster: Cluster) -> None:
 
 
 def test_group_without_a_record_is_an_error(cluster: Cluster) -> None:
-    with pytest.raises(GroupIdNotFoundError, match="no record of group 'absent'"):
+    with pytest.raises(
+        GroupIdNotFoundError, match="no record of a classic or consumer group 'absent'"
+    ):
         read_history("absent", bootstrap_servers=cluster.bootstrap_servers)
 
 
@@ -133,7 +135,7 @@ def test_command_writes_text_json_and_files(
 @pytest.mark.parametrize(
     ("words", "error", "status"),
     [
-        (["history", "absent"], "no record of group 'absent'", 1),
+        (["history", "absent"], "no record of a classic or consumer group 'absent'", 1),
         (["history", "billing", "--from", "12"], "'12' is no time", 1),
         (["history", "billing", "--from", "yesterday"], "no target", 1),
     ],
