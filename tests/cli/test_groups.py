@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,9 +163,54 @@ def test_reset_is_refused_while_members_live(
         assert "Stop these clients first: worker-1" in capsys.readouterr().out
         assert run(cluster, "reset", group, "--to", "earliest", "--execute") == 3
         assert "client id worker-1" in capsys.readouterr().err
-        assert run(cluster, "delete", group) == 1
+        assert run(cluster, "delete", group) == 3
         assert "NON_EMPTY_GROUP" in capsys.readouterr().err
     assert committed(cluster, group) == [3, 3]
+
+
+def test_named_groups_are_shown_beside_the_error_of_another(
+    cluster: Cluster, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cluster, group, "absent") == 1
+    out, err = capsys.readouterr()
+    assert f"{group}: Empty" in out
+    assert err.startswith("kohort groups: absent: group 'absent' does not exist")
+    assert run(cluster, "absent", group, "--json") == 1
+    assert [each["group"] for each in json.loads(capsys.readouterr().out)] == [group]
+
+
+def test_control_characters_of_names_stay_out_of_the_terminal(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "red\x1b[31m; ls"
+    with member(cluster, name) as consumer:
+        consumer.assign(ORDERS)
+        consumer.commit(dict.fromkeys(ORDERS, 3))
+    assert run(cluster) == 0
+    assert run(cluster, name) == 0
+    assert run(cluster, name, "absent\x1b") == 1
+    assert run(cluster, "reset", name, "--to", "earliest", "--execute") == 0
+    assert run(cluster, "delete-offsets", name, "--topic", "orders") == 0
+    assert "\x1b" not in "".join(capsys.readouterr())
+
+
+def test_undo_is_quoted_for_a_shell(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, saved = "the group; ls", str(tmp_path / "an undo.json")
+    for words in (["--topic", "orders"], ["--partition", "orders:0", "--save", saved]):
+        assert run(cluster, "reset", name, "--to", "latest", *words, "--execute") == 0
+        undo = capsys.readouterr().out.splitlines()[-1].removeprefix("Undo: kohort groups ")
+        assert run(cluster, *shlex.split(undo)) == 0
+        capsys.readouterr()
+        assert committed(cluster, name) == []
+
+
+def test_plan_for_an_unknown_group_says_so(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cluster, "reset", "typo", "--to", "latest", "--topic", "orders") == 0
+    assert "Group 'typo' does not exist" in capsys.readouterr().out
 
 
 def test_groups_and_offsets_are_deleted(
@@ -191,11 +237,12 @@ def test_groups_and_offsets_are_deleted(
         ),
         (["reset", "g", "--to", "2026-11-23T09:00:00"], "has no zone"),
         (["reset", "g", "--to", "yesterday"], "no target of a reset"),
+        (["reset", "g", "--to", "orders:0=1", "--topic", "orders"], "leave them out"),
         (["reset", "g", "--to", "orders:0=x"], "not TOPIC:PARTITION=OFFSET"),
         (["reset", "g", "--to", "@/absent"], "No such file"),
     ],
 )
-@pytest.mark.cases(7)
+@pytest.mark.cases(8)
 def test_errors_of_newcomers_are_one_line(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], arguments: list[str], error: str
 ) -> None:
@@ -227,9 +274,11 @@ def test_missing_right_and_wrong_address_are_one_line(
         ["reset", "a", "b", "--to", "latest"],
         ["--fail-above", "much"],
         ["delete-offsets", "g", "--partition", "orders"],
+        ["reset", "g", "--to", "latest", "--type", "consumer"],
+        ["configure", "g", "--config", "a=1", "--unset", "a"],
     ],
 )
-@pytest.mark.cases(6)
+@pytest.mark.cases(8)
 def test_wrong_arguments_are_refused(cluster: Cluster, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         run(cluster, *arguments)

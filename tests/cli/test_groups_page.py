@@ -25,7 +25,7 @@ def test_commands_print_what_the_page_shows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shown = COMMAND.findall(PAGE.read_text())
-    assert len(shown) == 9
+    assert len(shown) == 10
     Path("new.txt").write_text("carol:bread\n")
     first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
     with Cluster(topics={"orders": 2}) as cluster:

@@ -59,6 +59,8 @@ CASES = [
     Case("dead-letters dead", [topic("dead", "READ"), group(LETTERS, "DESCRIBE")]),
     Case("groups reset g --to latest --topic orders --execute", [group("g", "READ"), READ]),
     Case("groups delete-offsets g --topic orders", [group("g", "DELETE"), READ]),
+    Case("groups reset q --to latest --topic orders --execute", [group("q", "READ"), READ]),
+    Case("groups delete-offsets q --topic orders", [group("q", "DELETE"), READ]),
     Case("groups configure g --config consumer.session.timeout.ms=50000",
          [group("g", "ALTER_CONFIGS")]),
     Case("groups history g", [topic("__consumer_offsets", "READ")]),
@@ -81,7 +83,7 @@ class Place(NamedTuple):
 
 @contextmanager
 def prepared(plain: str, sasl: str, folder: Path) -> Iterator[Place]:
-    """Fill a cluster with records, dead letters and the groups g and h."""
+    """Fill a cluster with records, dead letters, the groups g and h, and the share group q."""
     file = folder / "bob.properties"
     file.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
@@ -104,6 +106,8 @@ def prepared(plain: str, sasl: str, folder: Path) -> Iterator[Place]:
         ) as consumer:
             consumer.assign([ORDERS])
             consumer.commit({ORDERS: 0})
+    with KafkaAdminClient(bootstrap_servers=plain) as client:
+        client.alter_share_group_offsets("q", {ORDERS: 0}).raise_errors()
     admin = Connection("127.0.0.1", port_of(plain))
     try:
         yield Place(Side(admin, _no_connection, port_of(sasl)), sasl, file)

@@ -83,6 +83,12 @@ def test_lag_of_a_group_without_a_start_is_unknown(
         assert run(cluster, "fresh", "--json") == 0
         [group] = json.loads(capsys.readouterr().out)
         assert group["lag"] is None
+        assert run(cluster, "fresh", "--fail-above", "1") == 1
+        assert capsys.readouterr().err == (
+            "kohort groups: fresh: the lag is unknown: the brokers have no start yet\n"
+        )
+        assert run(cluster, "fresh", "--fail-above", "1s") == 1
+        assert "fresh: the age of its records is unknown" in capsys.readouterr().err
 
 
 def test_unknown_age_is_no_failure_and_is_named(
@@ -152,6 +158,37 @@ def test_new_starts_have_a_way_back(cluster: Cluster, capsys: pytest.CaptureFixt
     assert {tp: at.start for tp, at in found.items()} == {JOBS: 0}
 
 
+def test_starts_of_a_new_share_group_have_a_plan_and_a_way_back(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reset", "new", "--to", "3", "--topic", "jobs"]
+    assert run(cluster, *words) == 0
+    assert "--type share --execute as a share group" in capsys.readouterr().out
+    assert run(cluster, *words, "--type", "share") == 0
+    assert "does not exist" not in capsys.readouterr().out
+    assert run(cluster, *words, "--type", "share", "--execute") == 0
+    assert cluster.group("new").type == "share"
+    undo = capsys.readouterr().out.splitlines()[-1].partition("kohort groups ")[2].split()
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        assert admin.list_share_group_offsets("new")["new"][JOBS].start == 3
+        assert run(cluster, *undo) == 0
+        assert dict(admin.list_share_group_offsets("new")["new"]) == {}
+        admin.alter_group_offsets("old", {JOBS: 1}).raise_errors()
+    assert run(cluster, "reset", "old", "--to", "0", "--type", "share") == 1
+    assert "group 'old' is of the type classic" in capsys.readouterr().err
+
+
+def test_delete_is_refused_while_members_live(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with worker(cluster) as consumer:
+        consumer.poll(timeout_ms=20_000)
+        assert run(cluster, "delete", "workers") == 3
+        assert run(cluster, "delete-offsets", "workers", "--topic", "jobs") == 3
+        assert capsys.readouterr().err.count("NON_EMPTY_GROUP") == 2
+    assert run(cluster, "delete", "workers") == 0
+
+
 def test_settings_of_a_group_are_shown_and_changed(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +206,9 @@ def test_settings_of_a_group_are_shown_and_changed(
     assert run(cluster, "configure", "new", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["settings"][limit] == {"value": "5", "source": "default"}
+    assert run(cluster, "configure", "new", "--config", f"{limit}=4", "--json") == 0
+    changes = json.loads(capsys.readouterr().out)["changes"]
+    assert changes == {limit: {"before": None, "after": "4"}}
 
 
 def test_settings_need_a_group_and_the_action(

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kohort.cli.common._tables import table
+from kohort.cli.common._tables import table, undo_text
+from kohort.types import escaped
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient
@@ -46,27 +47,33 @@ def configure(options: argparse.Namespace, admin: KafkaAdminClient, names: list[
     if changes:
         done = admin.alter_configs({resource: changes}, timeout_ms=timeout_ms)
         done.raise_errors()
-    if options.json:
+    former = {name: _own(before.get(name)) for name in changes}
+    if options.json and changes:
+        made = {name: {"before": former[name], "after": value} for name, value in changes.items()}
+        print(json.dumps({"group": group, "changes": made}, indent=1))
+    elif options.json:
         shown = {
             name: {"value": each.value, "source": each.source} for name, each in before.items()
         }
-        found = {"group": group, "settings": shown, "changes": changes}
-        print(json.dumps(found, indent=1))
+        print(json.dumps({"group": group, "settings": shown}, indent=1))
     elif changes:
-        print(f"The settings of {group} are changed.\n{_undo(group, before, changes)}")
+        print(f"The settings of {escaped(group)} are changed.\n{_undo(group, former)}")
     else:
-        rows = [[name, each.value or "-", each.source] for name, each in sorted(before.items())]
+        rows = [
+            [name, escaped(each.value or "-"), each.source] for name, each in sorted(before.items())
+        ]
         print(table(["SETTING", "VALUE", "FROM"], rows))
     return 0
 
 
-def _undo(group: str, before: Mapping[str, ConfigEntry], changes: Mapping[str, str | None]) -> str:
+def _own(entry: ConfigEntry | None) -> str | None:
+    """Return the value that the group has itself, or None."""
+    return entry.value if entry is not None and entry.source == "group" else None
+
+
+def _undo(group: str, former: Mapping[str, str | None]) -> str:
     """Return the command for the way back."""
-    words = [f"Undo: kohort groups configure {group}"]
-    for name in changes:
-        entry = before.get(name)
-        if entry is None or entry.source != "group":
-            words.append(f"--unset {name}")
-        else:
-            words.append(f"--config {name}={entry.value}")
-    return " ".join(words)
+    words = ["configure", group]
+    for name, value in former.items():
+        words += ["--unset", name] if value is None else ["--config", f"{name}={value}"]
+    return undo_text(*words)

@@ -1,4 +1,4 @@
-"""Tables, durations and numbers as the commands print them.
+"""Tables, durations, numbers and commands as the commands print them.
 
 A pipe gets the same text as a terminal, without colours and control characters. If a table is too
 wide for a terminal, the longer one of its first and last columns is on separate lines, or both.
@@ -7,10 +7,13 @@ wide for a terminal, the longer one of its first and last columns is on separate
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+
+from kohort.types import escaped
 
 _GAP = "  "
 _INDENT = "    "
@@ -66,6 +69,11 @@ def wrapped(text: str) -> str:
     if width is None:
         return text
     return textwrap.fill(text, max(20, width), break_long_words=False, break_on_hyphens=False)
+
+
+def undo_text(*words: str) -> str:
+    """Return a line with the words of `kohort groups` that undo a change, quoted for a shell."""
+    return f"Undo: {shlex.join(['kohort', 'groups', *map(escaped, words)])}"
 
 
 def _width() -> int | None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli.common import _client, _settings
 from kohort.cli.common._client import CommandError
 from kohort.cli.common._numbers import above_zero
-from kohort.cli.common._tables import duration, number, table, wrapped
+from kohort.cli.common._tables import duration, number, table, undo_text, wrapped
 from kohort.cli.groups import _history
-from kohort.errors import GroupHasMembersError, OffsetsChangedError
-from kohort.types import NamedTuple
+from kohort.errors import ErrorCode, GroupHasMembersError, OffsetsChangedError
+from kohort.types import NamedTuple, escaped
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient, TopicPartition
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 REFUSED, ABOVE = 3, 4
 """Exit statuses: the group does not allow the change, and a lag is above the limit."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_OF_MEMBERS = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 _SHARE = "share"
 WITH_LAG = ("classic", "consumer", _SHARE)
 """Types of groups whose lag the brokers know."""
@@ -42,7 +43,8 @@ read the topic __consumer_offsets.
 
 `groups reset G --to TARGET` shows a plan, and `--execute` carries it out. `groups delete G...`
 deletes groups, and `groups delete-offsets G` the offsets of --topic or --partition. These need a
-group without members. A share group has start offsets in their place.
+group without members. A share group has start offsets in their place. A reset creates a group that
+does not exist as a consumer group, or with --type share as a share group.
 
 `groups configure G` shows the settings of a group, which need not exist. `--config` and `--unset`
 change them.
@@ -86,7 +88,8 @@ def add_to(commands: Commands) -> None:
         "--type",
         action="append",
         metavar="TYPE",
-        help="list groups of this type: classic, consumer, share or streams (repeatable)",
+        help="list groups of this type: classic, consumer, share or streams (repeatable). With "
+        "`groups reset G`, share is the type of a group that does not exist yet",
     )
     parser.add_argument(
         "--fail-above",
@@ -155,6 +158,8 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("--to, --execute and --save need `groups reset G`")
     if action is _reset and options.to is None:
         parser.error("groups reset needs --to")
+    if action is _reset and options.type not in (None, [_SHARE]):
+        parser.error("groups reset takes --type share, for a share group that does not exist yet")
     if action is not _history.run and (
         options.since
         or options.until
@@ -168,6 +173,9 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("--sample shows the present. It takes --during, and no --from or --until")
     if action is not _settings.configure and (options.config or options.unset):
         parser.error("--config and --unset need `groups configure G`")
+    settings = [*(name for name, _ in options.config), *options.unset]
+    if len(set(settings)) < len(settings):
+        parser.error("--config and --unset name a setting twice")
     if action in (_reset, _delete_offsets, _history.run, _settings.configure) and len(names) != 1:
         parser.error("name one group")
     if action is _delete_offsets and not (options.topic or options.partition):
@@ -200,7 +208,7 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
         before = admin.group_lag(wanted, level, timeout_ms)
         time.sleep(options.during)
     lags = admin.group_lag(wanted, level, timeout_ms)
-    if names:
+    if names and not lags:
         lags.raise_errors()
     groups = {
         name: _after(before[name], lag, options.during) if before and name in before else lag
@@ -212,19 +220,17 @@ def _show(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]
         print("\n\n".join(_shown(group) for group in groups.values()))
     else:
         print(_listed(listed, groups) if listed else f"no groups{_client.scope_of(options)}")
-    for name, error in lags.errors.items():
-        print(f"kohort groups: {name}: {error}", file=sys.stderr)
-    texts = [f"{name}: {text}" for name, lag in groups.items() for text in errors_within(lag)]
+    texts = [f"{name}: {error}" for name, error in lags.errors.items()]
+    texts += [f"{name}: {text}" for name, lag in groups.items() for text in errors_within(lag)]
     if names and options.fail_above is not None:
         texts += [
-            f"{name}: the lag is unknown, because the group has no offset of a topic that this "
-            "user may describe"
+            f"{name}: the lag is unknown{_why_unknown(lag)}"
             for name, lag in groups.items()
-            if not lag.partitions and not lag.partitions.errors
+            if lag.records is None and not lag.partitions.errors
         ]
     for text in texts:
-        print(f"kohort groups: {text}", file=sys.stderr)
-    return _status(options.fail_above, groups) or int(bool(lags.errors or texts))
+        print(f"kohort groups: {escaped(text)}", file=sys.stderr)
+    return _status(options.fail_above, groups) or int(bool(texts))
 
 
 def _after(before: GroupLag, after: GroupLag, seconds: float) -> GroupLag:
@@ -245,26 +251,34 @@ def errors_within(lag: GroupLag) -> Iterator[str]:
     yield from map(str, lag.partitions.errors.values())
 
 
+def _why_unknown(lag: GroupLag) -> str:
+    """Return the end of a sentence on a group whose lag is known of no partition."""
+    reasons = sorted({each.reason for each in lag.partitions.values()})
+    if reasons:
+        return f": {', '.join(reasons)}"
+    return ", because the group has no offset of a topic that this user may describe"
+
+
 def _status(limit: Limit | None, groups: dict[str, GroupLag]) -> int:
     """Return 4 if the lag of a partition is above the limit."""
     if limit is None:
         return 0
     lags = [each for group in groups.values() for each in group.partitions.values()]
     values = [each.seconds if limit.is_seconds else each.records for each in lags]
-    if limit.is_seconds:
-        _name_unknown_ages(groups)
+    for text in _unknown(groups) if limit.is_seconds else ():
+        print(f"kohort groups: {escaped(text)}", file=sys.stderr)
     return ABOVE if any(each is not None and each > limit.value for each in values) else 0
 
 
-def _name_unknown_ages(groups: dict[str, GroupLag]) -> None:
-    """Name the share groups with records whose age is unknown."""
+def _unknown(groups: dict[str, GroupLag]) -> Iterator[str]:
+    """Yield a sentence for each share group with records whose age is unknown."""
     for name, lag in groups.items():
-        unknown = sum(each.records or 0 for each in lag.partitions.values() if each.seconds is None)
+        unknown = [each.records or 0 for each in lag.partitions.values() if each.seconds is None]
         if unknown and lag.group.type == _SHARE:
-            print(
-                f"kohort groups: {name}: the age of {unknown:,} records is unknown, because it is "
-                "a share group. Give --fail-above a number of records",
-                file=sys.stderr,
+            number_of = f"{sum(unknown):,}" if any(unknown) else "its"
+            yield (
+                f"{name}: the age of {number_of} records is unknown, because it is a share group. "
+                "Give --fail-above a number of records"
             )
 
 
@@ -274,35 +288,35 @@ def _listed(listed: list[GroupListing], groups: dict[str, GroupLag]) -> str:
         lag = groups.get(each.group_id)
         rows.append(
             [
-                each.group_id,
+                escaped(each.group_id),
                 each.type,
                 each.state or "-",
                 "-" if lag is None else number(len(lag.group.members)),
-                number(None if lag is None else records_of(lag)),
+                number(None if lag is None else lag.records),
                 duration(None if lag is None else lag.seconds),
             ]
         )
     return table(["GROUP", "TYPE", "STATE", "MEMBERS", "LAG", "BEHIND"], rows)
 
 
-def records_of(lag: GroupLag) -> int | None:
-    """Return the lag of a group, or None if it is known of no partition."""
-    known = [each.records for each in lag.partitions.values() if each.records is not None]
-    return sum(known) if known else None
-
-
 def _shown(lag: GroupLag) -> str:
     group = lag.group
-    assignor = f", assignor {group.assignor}" if group.assignor else ""
+    assignor = f", assignor {escaped(group.assignor)}" if group.assignor else ""
     parts = [
         wrapped(
-            f"{group.group_id}: {group.state}, {group.type} protocol{assignor}, coordinator "
-            f"{group.coordinator}, lag {number(records_of(lag))}, behind {duration(lag.seconds)}"
+            f"{escaped(group.group_id)}: {group.state}, {group.type} protocol{assignor}, "
+            f"coordinator {group.coordinator}, lag {number(lag.records)}, "
+            f"behind {duration(lag.seconds)}"
         )
     ]
     if group.members:
         rows = [
-            [each.client_id, each.host, number(len(each.partitions)), each.member_id]
+            [
+                escaped(each.client_id),
+                escaped(each.host),
+                number(len(each.partitions)),
+                escaped(each.member_id),
+            ]
             for each in group.members
         ]
         parts.append(table(["CLIENT", "HOST", "PARTITIONS", "MEMBER"], rows))
@@ -330,7 +344,7 @@ def _row(tp: TopicPartition, lag: PartitionLag) -> list[str]:
         number(lag.end),
         number(lag.records),
         duration(lag.seconds),
-        "-" if lag.owner is None else lag.owner.client_id,
+        "-" if lag.owner is None else escaped(lag.owner.client_id),
         lag.reason + flags,
     ]
 
@@ -352,7 +366,7 @@ def _as_json(
                 "protocol": group.protocol_type,
                 "assignor": group.assignor,
                 "coordinator": group.coordinator,
-                "lag": records_of(lag),
+                "lag": lag.records,
                 "seconds": lag.seconds,
                 "members": [
                     {
@@ -393,11 +407,16 @@ def _lag_json(tp: TopicPartition, lag: PartitionLag) -> dict[str, Any]:
 def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]) -> int:
     [group] = names
     target = _target(options.to)
-    more: dict[str, Any] = {"timeout_ms": options.timeout * 1000}
-    if isinstance(target, str):
-        more |= {"topics": options.topic, "partitions": options.partition}
     try:
-        plan = admin.reset_group_offsets(group, target, plan=True, **more)
+        plan = admin.reset_group_offsets(
+            group,
+            target,
+            topics=options.topic,
+            partitions=options.partition,
+            plan=True,
+            new_type="share" if options.type else None,
+            timeout_ms=options.timeout * 1000,
+        )
     except ValueError as error:
         raise CommandError(str(error)) from error
     if not plan.steps:
@@ -414,9 +433,7 @@ def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str
     if options.json:
         print(plan.to_json())
     elif options.execute:
-        is_new = any(step.before is None for step in plan.steps)  # else the type does not matter
-        is_share = is_new and _is_share(admin, group, more["timeout_ms"])
-        undo = _undo_commands(plan, options.save, is_share=is_share)
+        undo = _undo_commands(plan, options.save, is_share=plan.type == _SHARE)
         print("\n".join(["", "The offsets are reset.", *undo]))
     else:
         print("\n" + wrapped(_next_step(plan)))
@@ -469,9 +486,14 @@ def _effect(records: int | None) -> str:
 
 
 def _next_step(plan: ResetPlan) -> str:
+    if plan.type is None:
+        return (
+            f"This is a plan. Group {escaped(plan.group_id)!r} does not exist. --execute creates "
+            "it as a consumer group, and --type share --execute as a share group."
+        )
     if not plan.members:
         return "This is a plan. Add --execute to carry it out."
-    clients = ", ".join(sorted({each.client_id for each in plan.members}))
+    clients = ", ".join(sorted({escaped(each.client_id) for each in plan.members}))
     return (
         "This is a plan. It cannot be carried out while the group has members. "
         f"Stop these clients first: {clients}"
@@ -481,7 +503,7 @@ def _next_step(plan: ResetPlan) -> str:
 def _undo_commands(plan: ResetPlan, saved: str | None, *, is_share: bool) -> Iterator[str]:
     """Yield the commands for the way back."""
     if saved:
-        yield f"Undo: kohort groups reset {plan.group_id} --to @{saved} --execute"
+        yield undo_text("reset", plan.group_id, "--to", f"@{saved}", "--execute")
         return
     new = [step.partition for step in plan.steps if step.before is None]
     if new and is_share:
@@ -493,16 +515,18 @@ def _undo_commands(plan: ResetPlan, saved: str | None, *, is_share: bool) -> Ite
             for step in known
             if step.before is not None
         )
-        yield f"Undo: kohort groups reset {plan.group_id} --to {offsets} --execute"
+        yield undo_text("reset", plan.group_id, "--to", offsets, "--execute")
     if new and not is_share:
         yield _deletion(plan.group_id, new, is_share=False)
 
 
 def _deletion(group: str, partitions: list[TopicPartition], *, is_share: bool) -> str:
     """Return the command that deletes offsets. Those of a share group go by topics only."""
-    topics = dict.fromkeys(f"--topic {tp.topic}" for tp in partitions)
-    places = [f"--partition {topic}:{partition}" for topic, partition in partitions]
-    return f"Undo: kohort groups delete-offsets {group} {' '.join(topics if is_share else places)}"
+    if is_share:
+        options = [("--topic", topic) for topic in dict.fromkeys(tp.topic for tp in partitions)]
+    else:
+        options = [("--partition", f"{topic}:{partition}") for topic, partition in partitions]
+    return undo_text("delete-offsets", group, *(word for each in options for word in each))
 
 
 def _is_share(admin: KafkaAdminClient, group: str, timeout_ms: float) -> bool:
@@ -550,12 +574,12 @@ def _delete_starts(options: argparse.Namespace, admin: KafkaAdminClient, group: 
         if tp.topic in results and at.start is not None
     )
     if starts and not options.json:
-        print(f"Undo: kohort groups reset {group} --to {starts} --execute")
+        print(undo_text("reset", group, "--to", starts, "--execute"))
     return status
 
 
 def _report(options: argparse.Namespace, what: str, names: dict[Any, str], results: Any) -> int:
-    """Print the result of each resource. Return 1 if one failed."""
+    """Print the result of each resource. Return 1 if one failed, or 3 if members refuse all."""
     if options.json:
         found = {
             text: str(results.errors[key]) if key in results.errors else None
@@ -567,7 +591,8 @@ def _report(options: argparse.Namespace, what: str, names: dict[Any, str], resul
             print(f"kohort groups: {results.errors[key]}", file=sys.stderr)
         elif not options.json:
             print(f"{what} {text} deleted")
-    return int(bool(results.errors))
+    codes = {getattr(each, "code", None) for each in results.errors.values()}
+    return REFUSED if codes and codes <= _OF_MEMBERS else int(bool(codes))
 
 
 # -- arguments --------------------------------------------------------------------------------

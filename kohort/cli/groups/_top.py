@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli.common import _client
 from kohort.cli.common._numbers import above_zero, whole_above_zero
 from kohort.cli.common._tables import duration, number, render
-from kohort.cli.groups._groups import WITH_LAG, errors_within, records_of
+from kohort.cli.groups._groups import WITH_LAG, errors_within
 from kohort.errors import GroupIdNotFoundError, KafkaError
 from kohort.types import NamedTuple, escaped
 
@@ -194,10 +194,9 @@ def rows_of(before: Look, after: Look, order: str = "lag") -> list[Row]:
             new = _grown((one.end, two.end) for one, two in pairs) / seconds
         group = lag.group
         members = len(group.members)
-        records = records_of(lag)
         error = next(errors_within(lag), None)
         rows.append(
-            Row(name, group.type, group.state, members, records, lag.seconds, read, new, error)
+            Row(name, group.type, group.state, members, lag.records, lag.seconds, read, new, error)
         )
     for name, failure in after.errors.items():
         rows.append(Row(name, *(None,) * 7, error=str(failure)))
