@@ -254,6 +254,18 @@ class TestLongPolls:
             assert anyio.current_time() - began < 100 * (work + 3 * cluster.delay)
 
     @virtual_time
+    async def test_watermark_beyond_the_records_causes_few_fetches(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        add_filled(cluster, T1, 3)
+        cluster.logs[T1].end = 1000
+        async with consuming(cluster, owning(T0, T1), max_partition_fetch_bytes=1) as consumer:
+            await consumer.read(30)
+            before = len(cluster.fetches)
+            await anyio.sleep(10)
+            assert len(cluster.fetches) - before < 10 / 0.02
+
+    @virtual_time
     async def test_full_partition_finds_a_free_connection_when_it_has_room(self) -> None:
         """If partitions reach their ends one by one, both connections could wait for them."""
         cluster = FakeCluster()

@@ -16,6 +16,7 @@ from kohort.fetcher.buffer._memory import Grant
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.fetcher.requests._candidates import Candidates, NodeCandidates
 from kohort.fetcher.requests._connections import (
+    LONG_POLL_AFTER,
     ConnectionChoice,
     FetchConnection,
     LongPolls,
@@ -259,7 +260,9 @@ class FetchPlanner:
                 has_new=connections.is_paced(now) and self._has_new(candidates, connections.node),
             )
             if choice.connection is None and self._is_backlog_delayed(connections, candidates, now):
-                choice = ConnectionChoice(connections.extra)
+                # A short long poll, because a broker may have no records in spite of its watermark.
+                short = min(LONG_POLL_AFTER, self.long_polls.usual)
+                choice = ConnectionChoice(connections.extra, short)
             if (connection := choice.connection) is None:
                 wake_at = min(wake_at, choice.retry_at)
                 continue
