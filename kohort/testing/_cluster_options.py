@@ -12,6 +12,7 @@ from kohort.broker.configs._given_configs import with_configs
 from kohort.broker.groups import BOUNDED_LIMITS, GroupLimits
 from kohort.broker.security import Security
 from kohort.broker.transactions import TransactionConfig
+from kohort.errors import InvalidOptionError
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -90,6 +91,12 @@ class ClusterOptions(MemoryClusterOptions, total=False):
 
 
 _CONSUMER_OPTIONS = tuple(f"consumer_{name}" for name in BOUNDED_LIMITS)
+_LEAST_MS = {
+    "consumer_session_timeout_ms": 1,
+    "consumer_heartbeat_interval_ms": 1,
+    "consumer_assignment_interval_ms": 0,
+    "share_lock_ms": 1,
+}
 _TRANSLATED: dict[str, object] = {
     "group_initial_rebalance_delay_ms": GroupLimits().initial_rebalance_delay_ms,
     "group_settings": None,
@@ -138,6 +145,10 @@ def cluster_config(cluster: type, /, *arguments: object, **options: object) -> C
     bound.apply_defaults()
     settings = bound.arguments
     settings.pop("schema_registry", None)  # it is no part of the brokers
+    for name, least in _LEAST_MS.items():
+        value = settings[name]
+        if value is not None and (type(value) is not int or value < least):
+            raise InvalidOptionError(f"{name}={value!r}: must be a whole number from {least} on")
     topics, configs = settings.pop("topics"), settings.pop("configs")
     groups = group_limits(
         settings.pop("group_settings"),

@@ -326,6 +326,11 @@ class ClusterHandle(ABC):
             offsets = self.committed(group_id)
 
             def look(server: ClusterServer) -> dict[TopicPartition, int]:
+                if server.state.share_group(group_id) is not None:
+                    raise IllegalStateError(
+                        f"group {group_id!r} is a share group, which commits no offsets. Look at "
+                        f"share_state({group_id!r})"
+                    )
                 return {
                     tp: _partition(server.state, *tp).log.end_offset - at.offset
                     for tp, at in offsets.items()
@@ -372,8 +377,18 @@ class ClusterHandle(ABC):
         )
 
     def expire_locks(self, group_id: str) -> None:
-        """End all locks of a share group now, as after their time."""
-        self._read(lambda state: state.share_router.expire_locks(group_id))
+        """End all locks of a share group now, as after their time.
+
+        Raises IllegalStateError if there is no share group of this name.
+        """
+
+        def expire(state: ClusterState) -> None:
+            router = state.share_router
+            if state.share_group(group_id) is None and not router.machines(group_id):
+                raise IllegalStateError(f"there is no share group {group_id!r}")
+            router.expire_locks(group_id)
+
+        self._read(expire)
 
     @property
     def requests(self) -> list[ReceivedRequest]:

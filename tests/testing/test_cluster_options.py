@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from kohort.broker.configs._cluster_config import ClusterConfig
+from kohort.errors import InvalidOptionError
 from kohort.testing import Cluster, ClusterOptions, MemoryCluster, MemoryClusterOptions
 
 NO_OPTIONS = {"brokers", "topics", "first_node_id", "groups", "transactions"}
@@ -82,3 +83,12 @@ def test_cluster_refuses_an_option_that_it_does_not_have(cluster: Any) -> None:
     name = f"{cluster.__name__}.*unexpected keyword argument 'num_partitions'"
     with pytest.raises(TypeError, match=name):
         cluster(num_partitions=3)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("name", ["share_lock_ms", "consumer_session_timeout_ms"])
+@pytest.mark.parametrize("value", [0, "30000", 1.5])
+@pytest.mark.cases(3)
+def test_cluster_refuses_a_time_that_is_none(cluster: Any, name: str, value: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{name}={value!r}: must be a whole number"):
+        cluster(**{name: value})

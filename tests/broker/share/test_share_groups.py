@@ -14,7 +14,7 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.broker.cluster._share_router import _BrokerView
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, IllegalStateError
 from kohort.protocol import messages as m
 from kohort.testing import Cluster, MemoryCluster, SharedRecord
 from tests.broker.raw import Raw
@@ -113,6 +113,10 @@ def test_the_lock_of_a_cluster_ends_at_its_time_or_when_a_test_says_so() -> None
         cluster.expire_locks("g")
         assert ack_codes(await other.acknowledge({0: [(0, 9, [1])]}))[0][0] == 121
         assert cluster.share_state("g")[FIRST].records[9] == SharedRecord("available", 2)
+        with pytest.raises(IllegalStateError, match="there is no share group 'typo'"):
+            cluster.expire_locks("typo")
+        with pytest.raises(IllegalStateError, match="which commits no offsets"):
+            await cluster.wait_for_lag("g", timeout=5)
 
     run(main, share_lock_ms=300)
 
