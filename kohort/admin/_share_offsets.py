@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kohort.admin._groups import SHARE, groups_of
 from kohort.admin._offsets import GroupSpecs, changed, each_in_group, log_bounds, partition_error
@@ -16,7 +16,8 @@ from kohort.admin._requests import AdminRequests, group_error
 from kohort.admin._results import AdminResults, GroupListing, ShareOffset
 from kohort.admin._topics import topic_error, topics_by_name
 from kohort.coordinator_client import CoordinatorConnection, RequestForm, partitions_by_topic
-from kohort.errors import ErrorCode, KafkaError, broker_error
+from kohort.errors import ErrorCode, KafkaError, UnsupportedVersionError, broker_error
+from kohort.protocol import Request, Response
 from kohort.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequest,
@@ -28,12 +29,15 @@ from kohort.types import TopicPartition
 if TYPE_CHECKING:
     from kohort.consumer.engine._engine import Engine
 
+R = TypeVar("R", bound=Response)
+
 ShareOffsets: TypeAlias = AdminResults[TopicPartition, ShareOffset]
 _Alter = AlterShareGroupOffsetsRequest
 _Delete = DeleteShareGroupOffsetsRequest
 _Describe = DescribeShareGroupOffsetsRequest
 _NO_START = -1
 """The start of a partition that begins where ``share.auto.offset.reset`` says."""
+_READ: Final = "the read of start offsets"
 _CHANGE, _DELETION = "the change of start offsets", "the deletion of start offsets"
 
 
@@ -67,19 +71,14 @@ async def start_offsets(
         if not topics:
             return AdminResults({}, missing)
     group = _Describe.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
-    form = RequestForm(_Describe(groups=[group]))
+    message = _Describe(groups=[group])
 
     async def read(coordinator: CoordinatorConnection) -> ShareOffsets:
-        response = await coordinator.request([form], timeout=requests.milliseconds / 1000)
+        response = await _request(requests, coordinator, message, _READ, group_id)
         found = next(each for each in response.groups if each.group_id == group_id)
         if found.error_code:
-            raise group_error(
-                "the read of start offsets",
-                group_id,
-                found.error_code,
-                "DESCRIBE",
-                found.error_message,
-            )
+            code, said = found.error_code, found.error_message
+            raise _group_error(_READ, group_id, code, "DESCRIBE", said)
         values: dict[TopicPartition, ShareOffset] = {}
         errors = dict(missing)
         for topic in found.topics:
@@ -95,7 +94,7 @@ async def start_offsets(
                 values[tp] = ShareOffset(start, lag, each.leader_epoch)
         return AdminResults(dict(sorted(values.items())), errors)
 
-    return await requests.group(group_id, read, "the read of start offsets", "DESCRIBE")
+    return await requests.group(group_id, read, _READ, "DESCRIBE")
 
 
 async def alter_share_group_offsets(
@@ -147,14 +146,12 @@ async def send_starts(
             topics.append(
                 _Alter.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=entries)
             )
-        response = await coordinator.request(
-            [RequestForm(_Alter(group_id=group_id, topics=topics))],
-            timeout=requests.milliseconds / 1000,
-        )
+        message = _Alter(group_id=group_id, topics=topics)
+        response = await _request(requests, coordinator, message, _CHANGE, group_id)
         if code := response.error_code:
             if code == ErrorCode.GROUP_ID_NOT_FOUND:  # a new group would have been created
                 await _check_kind(requests, group_id, coordinator)
-            raise group_error(_CHANGE, group_id, code, "READ", response.error_message)
+            raise _group_error(_CHANGE, group_id, code, "READ", response.error_message)
         codes = {
             TopicPartition(topic.topic_name, each.partition_index): each.error_code
             for topic in response.responses
@@ -200,12 +197,10 @@ async def delete_share_group_offsets(
         remaining: Sequence[str], coordinator: CoordinatorConnection
     ) -> dict[str, KafkaError | None]:
         named = [_Delete.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in remaining]
-        response = await coordinator.request(
-            [RequestForm(_Delete(group_id=group_id, topics=named))],
-            timeout=requests.milliseconds / 1000,
-        )
+        message = _Delete(group_id=group_id, topics=named)
+        response = await _request(requests, coordinator, message, _DELETION, group_id)
         if code := response.error_code:
-            raise group_error(_DELETION, group_id, code, "DELETE", response.error_message)
+            raise _group_error(_DELETION, group_id, code, "DELETE", response.error_message)
         what = f"{_DELETION} in group {escaped(group_id)!r}"
         codes = {each.topic_name: each.error_code for each in response.responses}
         missing = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -216,6 +211,34 @@ async def delete_share_group_offsets(
         }
 
     return await each_in_group(requests, group_id, topics, delete, _DELETION, "DELETE")
+
+
+async def _request(
+    requests: AdminRequests,
+    coordinator: CoordinatorConnection,
+    message: Request[R],
+    what: str,
+    group_id: str,
+) -> R:
+    """Return the response of a coordinator. Old brokers do not know these requests."""
+    try:
+        return await coordinator.request(
+            [RequestForm(message)], timeout=requests.milliseconds / 1000
+        )
+    except UnsupportedVersionError as error:
+        raise _group_error(what, group_id, error.code, "") from error
+
+
+def _group_error(
+    what: str, group_id: str, code: int, operation: str, message: str | None = None
+) -> KafkaError:
+    if code == ErrorCode.UNSUPPORTED_VERSION:
+        return broker_error(
+            code,
+            f"{what} failed for group {escaped(group_id)!r}: the cluster has no share groups. They "
+            "need Kafka 4.2 and the feature share.version at level 1 or higher",
+        )
+    return group_error(what, group_id, code, operation, message)
 
 
 async def _known(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from kohort import AsyncKafkaAdminClient, TopicPartition
 from kohort.admin import NewTopic, OffsetSpec
 from kohort.errors import GroupIdNotFoundError, UnsupportedVersionError
 from kohort.protocol import ApiKey
-from kohort.testing import MemoryCluster
+from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.virtual import ClassicConsumer
 from tests.support.virtual import run_virtual
 
@@ -46,7 +47,7 @@ EACH = pytest.mark.parametrize(
 T0 = TopicPartition("t", 0)
 
 
-def serve(cluster: MemoryCluster, versions: dict[ApiKey, int | None]) -> None:
+def serve(cluster: Cluster | MemoryCluster, versions: Mapping[ApiKey, int | None]) -> None:
     """Let the brokers serve these versions at most."""
 
     async def older(call: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kohort import KafkaConsumer, ShareConsumer, TopicPartition
-from kohort.admin import ResetPlan
+from kohort import KafkaAdminClient, KafkaConsumer, ShareConsumer, TopicPartition
+from kohort.admin import ConfigResource, ResetPlan
 from kohort.errors import (
     ErrorCode,
     GroupHasMembersError,
@@ -17,11 +17,24 @@ from kohort.errors import (
     OffsetOutOfRangeError,
     OffsetsChangedError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
+from kohort.protocol import ApiKey
 from kohort.testing import Cluster
+from tests.admin.test_old_brokers import serve
 from tests.support.awaited import EACH_ADMIN
 
 JOBS = TopicPartition("jobs", 0)
+KAFKA_3_9 = dict.fromkeys(
+    (
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    )
+)
+"""APIs that older brokers do not serve."""
 CONFIGS = {
     "group.share.min.heartbeat.interval.ms": 100,
     "group.share.heartbeat.interval.ms": 200,
@@ -150,6 +163,44 @@ async def test_start_offsets_of_a_consumer_group_are_refused_by_its_type(
         cluster.fail("ListGroups", ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None)
         results = await admin.alter_share_group_offsets("old", {JOBS: 1})
         assert isinstance(results.errors[JOBS], GroupIdNotFoundError)
+
+
+@EACH_ADMIN
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.cases(2)
+async def test_missing_share_groups_are_named_with_the_version(
+    admin_class: Any, is_old: bool
+) -> None:
+    with Cluster(topics={"jobs": 1}, share_version=0) as cluster:
+        if is_old:
+            serve(cluster, KAFKA_3_9)
+        async with admin_class(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            for results in (
+                await admin.list_share_group_offsets("workers"),
+                await admin.alter_share_group_offsets("workers", {JOBS: 0}),
+                await admin.delete_share_group_offsets("workers", "jobs"),
+            ):
+                (error,) = results.errors.values()
+                assert isinstance(error, UnsupportedVersionError)
+                assert "the cluster has no share groups. They need Kafka 4.2" in str(error)
+
+
+@pytest.mark.parametrize("start", [None, "earliest"])
+@pytest.mark.cases(2)
+def test_share_consumer_names_the_version_that_it_needs(start: Any) -> None:
+    with Cluster(topics={"jobs": 1}, share_version=0) as cluster:
+        serve(cluster, KAFKA_3_9)
+        cluster.fail("DescribeConfigs", ErrorCode.INVALID_REQUEST, times=None)
+        with ShareConsumer(
+            "jobs", bootstrap_servers=cluster.bootstrap_servers, group_id="w", start=start
+        ) as consumer:
+            with pytest.raises(UnsupportedVersionError, match=r"no share groups.*Kafka 4\.2"):
+                consumer.poll(timeout_ms=60_000)
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            group = ConfigResource("group", "w")
+            error = admin.describe_configs([group]).errors[group]
+            assert "no settings of groups. They need Kafka 4.0" in str(error)
 
 
 @EACH_ADMIN

@@ -216,6 +216,8 @@ class ShareMember:
         group_id = self._settings.group_id
         try:
             await set_start(self._engine, group_id, self._settings.start, self._request_seconds)
+        except UnsupportedVersionError:
+            raise
         except BrokerResponseError as error:
             self._report(error)
             raise KafkaTimeoutError("the start of the group is not set yet") from error
