@@ -48,6 +48,10 @@ class Work:
             self.running -= 1
         self.done.append(value)
 
+    def configure(self, **configs: str) -> None:
+        """Set configs of the group."""
+        self.cluster._read(lambda state: state.configs.groups.change("workers", configs))
+
     def consumer(self, **options: Any) -> AsyncShareConsumer:
         return AsyncShareConsumer(
             "jobs",
@@ -262,6 +266,58 @@ def test_only_what_comes_again_is_released_after_half_of_its_lock() -> None:
     core = core_of([queued(0), queued(1, deliveries=5)])
     core.tick(0.6 * LOCK, 0.0)
     assert acknowledged(core) == [(0, "release"), (1, "renew")]
+
+
+@BACKENDS
+def test_a_last_delivery_that_comes_after_its_poll_is_handled(backend: str) -> None:
+    async def scene(work: Work) -> None:
+        work.configure(**{"share.delivery.count.limit": "2"})
+
+        async def act(record: Record) -> None:
+            if record.value == b"long":
+                tasks.start_soon(release)
+                await anyio.sleep(2 * LOCK)
+
+        async def release() -> None:
+            await anyio.sleep(3)  # the poll has ended, and its fetch waits at the leader
+            member.release(last)
+            await member.commit()
+
+        work.act = act
+        async with work.consumer(acknowledgement="explicit") as member:
+            (last,) = (await member.poll(timeout_ms=60_000))[TopicPartition("jobs", 0)]
+            work.cluster.produce("jobs", [*"abcd", "long"])
+            async with anyio.create_task_group() as tasks:
+                await work.process(
+                    lambda: "last" in work.done,
+                    concurrency=1,
+                    consumer={"fetch_max_wait_ms": 5_000},
+                )
+        assert work.calls == [*((value, 1) for value in [*"abcd", "long"]), ("last", 2)]
+
+    on_queue(backend, scene, "last", share_release_wakes=True)
+
+
+@BACKENDS
+def test_a_second_wakeup_ends_the_drain(backend: str) -> None:
+    async def scene(work: Work) -> None:
+        work.act = lambda record: anyio.sleep(1000)
+        consumer = work.consumer()
+
+        async def run() -> None:
+            await process(consumer, work.handle, handle_signals=False, drain=500)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await until(lambda: work.calls)
+            consumer.wakeup()
+            await anyio.sleep(5)
+            assert work.running == 1
+            began = anyio.current_time()
+            consumer.wakeup()
+        assert anyio.current_time() - began < 5
+
+    on_queue(backend, scene, "a")
 
 
 @BACKENDS

@@ -46,6 +46,11 @@ def set_limit(consumer: AnyShareConsumer, limit: int) -> None:
     consumer._limit = limit
 
 
+def has_buffered(consumer: AnyShareConsumer) -> bool:
+    """Return True if records wait for a poll, which then returns at once."""
+    return consumer._locks.has_buffered
+
+
 def note_alive(consumer: AnyShareConsumer) -> None:
     """Note that handlers run and no poll does, because as many records as allowed are locked.
 

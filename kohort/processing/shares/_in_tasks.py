@@ -52,18 +52,18 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
 
     async def _poll(self) -> None:
         core, consumer = self._shares, self._consumer
-        while not core.is_stopping:
-            if not self._group_is_known:
+        while True:
+            if not self._group_is_known and not core.is_stopping:
                 await self._read_configs()
                 continue
             try:
-                if (free := self._free()) <= 0:
+                if (limit := self._poll_limit()) is None:
                     _client.note_alive(consumer)
                     news = self._news
                     with anyio.move_on_after(TICK_SECONDS):
                         await news.wait()
                     continue
-                _client.set_limit(consumer, free)
+                _client.set_limit(consumer, limit)
                 polled = await consumer.poll(timeout_ms=POLL_MS)
             except WakeupError:
                 self._note_wakeup()

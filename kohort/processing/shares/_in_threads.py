@@ -54,12 +54,12 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
             self._read_configs()
             return {}
         with self._lock:
-            free = 0 if core.is_stopping else self._free()
-            if free <= 0:
+            limit = self._poll_limit()
+            if limit is None:
                 _client.note_alive(consumer)
                 self._ended.wait(LOOK_SECONDS)
                 return {}
-        _client.set_limit(consumer, free)
+        _client.set_limit(consumer, limit)
         polled: Mapping[TopicPartition, Sequence[Any]] = consumer.poll(1000 * LOOK_SECONDS)
         core.lock_seconds = consumer.lock_seconds()
         return polled

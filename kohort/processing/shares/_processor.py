@@ -40,9 +40,15 @@ class ShareSteps:
         assert isinstance(self._core, ShareCore)
         return self._core
 
-    def _free(self) -> int:
-        """Return how many more records may be acquired."""
-        return self._shares.room()
+    def _poll_limit(self) -> int | None:
+        """Return how many more records the next poll may acquire, or None for no poll.
+
+        Records may come after the poll that has asked for them. They are taken without any room,
+        because the core knows which of them must not be released unseen.
+        """
+        core = self._shares
+        limit = 0 if core.is_stopping else max(0, core.room())
+        return limit if limit or _client.has_buffered(self._consumer) else None
 
     def _note_positions(self, tps: object = None) -> None:
         """Do nothing, because a share group has no positions."""
