@@ -338,6 +338,10 @@ class ShareBase(DriverOwner):
             holds = {record.offset: hold_of(record) for record in records}
             self._locks.mark_rest(holds, _ACCEPT)
 
+    def _has_lost(self, record: ShareRecord[Any, Any]) -> bool:
+        """Return True if the lock of a record has ended with its session or its leader."""
+        return record.offset in hold_of(record).lost
+
     def _mark(self, record: ShareRecord[Any, Any], type: Acknowledgement) -> bool:
         return self._locks.mark(record.offset, hold_of(record), type)
 

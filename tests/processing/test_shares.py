@@ -210,12 +210,20 @@ def test_quick_handlers_get_records_that_were_acquired_ahead(backend: str) -> No
 
 def queued(offset: int, deliveries: int = 1) -> Any:
     return SimpleNamespace(
-        topic="jobs", partition=0, offset=offset, delivery_count=deliveries, lock_deadline=LOCK
+        topic="jobs",
+        partition=0,
+        offset=offset,
+        delivery_count=deliveries,
+        lock_deadline=LOCK,
+        is_lost=False,
     )
 
 
-def core_of(records: list[Any], slots: int = 1) -> ShareCore:
-    core = ShareCore(CoreOptions(order="none"), 3600.0, slots)
+def core_of(records: list[Any], slots: int = 1, **options: Any) -> ShareCore:
+    def has_lost(record: Any) -> bool:
+        return bool(record.is_lost)
+
+    core = ShareCore(CoreOptions(order="none", **options), 3600.0, slots, has_lost)
     core.delivery_limit = 5
     core.records(TopicPartition("jobs", 0), records, 0.0)
     return core
@@ -316,6 +324,79 @@ def test_a_second_wakeup_ends_the_drain(backend: str) -> None:
             began = anyio.current_time()
             consumer.wakeup()
         assert anyio.current_time() - began < 5
+
+    on_queue(backend, scene, "a")
+
+
+def test_lost_records_are_handled_in_their_last_delivery_only() -> None:
+    records = [queued(0), queued(1), queued(2, deliveries=5), queued(3)]
+    core = core_of(records)
+    lane = core.take()
+    for record in records:
+        record.is_lost = True
+    assert lane is not None
+    following = core.done(lane)
+    assert following is not None
+    assert following.load.offset == 2
+    assert core.done(following) is None
+    assert acknowledged(core) == [(0, "accept"), (2, "accept")]
+    assert core.occupied() == 0
+
+
+def test_lost_records_make_room_and_are_not_renewed() -> None:
+    records = [queued(0), queued(1)]
+    core = core_of(records, slots=2, retries=(Retry(2, first=20.0),))
+    lane = core.take()
+    assert lane is not None
+    following = core.failed(lane, ValueError(), 0.0)
+    for record in records:
+        record.is_lost = True
+    core.commands.clear()
+    core.tick(0.6 * LOCK, 0.0)
+    assert not core.commands
+    assert core.room() == 1
+    assert core.running == {following}
+
+
+@BACKENDS
+def test_a_lost_session_gives_what_waits_no_call_in_vain(backend: str) -> None:
+    async def scene(work: Work) -> None:
+        waiting = ["1", "2", "3", "4"]
+
+        async def act(record: Record) -> None:
+            if record.value == b"quick":  # so the next ones are locked ahead
+                work.cluster.produce("jobs", ["long", *waiting])
+            elif record.value == b"long" and "long" not in work.done:
+                await anyio.sleep(10)
+                work.cluster.kill_broker(1)
+                work.cluster.start_broker(1)
+            else:
+                await anyio.sleep(0.4 if work.calls[-1][0] in waiting else 0.01)
+
+        work.act = act
+        await work.process(lambda: {*waiting} <= {*work.done}, concurrency=1)
+        calls = [value for value, _ in work.calls if value in waiting]
+        assert calls.count("1") == 2  # it began before the next request
+        assert sorted(calls) == sorted(["1", *waiting])
+
+    on_queue(backend, scene, *"abcdefgh", "quick")
+
+
+@BACKENDS
+def test_a_lost_session_leaves_later_renewals(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(work: Work) -> None:
+        async def act(record: Record) -> None:
+            if record.delivery_count == 1:
+                await anyio.sleep(0.4 * LOCK)
+                work.cluster.disconnect("ShareFetch", times=1)
+            await anyio.sleep(3 * LOCK)
+
+        work.act = act
+        await work.process(lambda: len(work.done) == 2)
+        assert work.calls == [("a", 1), ("a", 2)]
+        assert "refuse to renew" not in caplog.text
 
     on_queue(backend, scene, "a")
 

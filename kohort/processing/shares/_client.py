@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from kohort import (
     AsyncShareConsumer,
     KafkaError,
     ProcessingFacts,
     ShareConsumer,
+    ShareRecord,
     TopicPartition,
 )
 
@@ -58,6 +60,11 @@ def note_alive(consumer: AnyShareConsumer) -> None:
     """
     consumer._note_call()
     consumer._driver.engine.callback_queue.raise_wakeup()
+
+
+def has_lost(consumer: AnyShareConsumer, record: ShareRecord[Any, Any]) -> bool:
+    """Return True if the lock of a record has ended with its session or its leader."""
+    return consumer._has_lost(record)
 
 
 def flush(consumer: AnyShareConsumer) -> None:

@@ -9,14 +9,16 @@ Invariants:
    lock is lost. What a handler returns after that has no effect.
 2. A record that no handler has begun is released after half of its lock, unless the group could
    then archive it unseen. All others that are held are renewed once for each lock.
-3. Held records and running handlers together take the free slots. Records are polled ahead of the
+3. A record whose lock is lost is handled by the member that gets it next. Only a record that the
+   group may have archived in its last delivery is handled, or retried, without its lock.
+4. Held records and running handlers together take the free slots. Records are polled ahead of the
    slots only as far as handlers have ended lately, so those records soon begin, too.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kohort import ShareRecord, TopicPartition
@@ -41,9 +43,17 @@ LEAST_LIMIT = 2
 class ShareCore(Core):
     """The state of one process() of a share consumer."""
 
-    def __init__(self, options: CoreOptions, max_runtime: float, slots: int) -> None:
+    def __init__(
+        self,
+        options: CoreOptions,
+        max_runtime: float,
+        slots: int,
+        has_lost: Callable[[Any], bool],
+    ) -> None:
+        """``has_lost`` gets a record. It returns True if its lock has ended before its deadline."""
         super().__init__(options)
         self._slots = slots
+        self._has_lost = has_lost
         self._ended: deque[float] = deque(maxlen=AHEAD * slots)
         """When handlers that took little time ended, as of the tick after it."""
         self._began: list[float] = []
@@ -133,6 +143,28 @@ class ShareCore(Core):
         if self._held.pop(lane, command) is not command:
             self._command(command)
 
+    # -- handlers -----------------------------------------------------------------------------
+
+    def take(self) -> Lane | None:
+        """Return a lane whose record is to be handled now, or None."""
+        while self.ready and self._comes_again(lane := self.ready[0]):
+            self._forget(lane)
+        return super().take()
+
+    def _has_ended(self, lane: Lane) -> bool:
+        """Return True if the lock of a record has ended."""
+        return self.now >= lane.load.lock_deadline or self._has_lost(lane.load)
+
+    def _comes_again(self, lane: Lane) -> bool:
+        """Return True if the group delivers a record again, whatever becomes of it here."""
+        return self._has_ended(lane) and not self._may_be_last(lane.load)
+
+    def _forget(self, lane: Lane) -> None:
+        """Drop a lane that does not run, and whose lock has ended."""
+        self._drop(lane)
+        self._held.pop(lane, None)
+        self.has_news = True  # there is room for another record
+
     # -- ends of handlers ---------------------------------------------------------------------
 
     def done(self, lane: Lane) -> Lane | None:
@@ -167,10 +199,13 @@ class ShareCore(Core):
     def _is_last(self, record: ShareRecord[Any, Any]) -> bool:
         return self.delivery_limit is not None and record.delivery_count >= self.delivery_limit
 
+    def _may_be_last(self, record: ShareRecord[Any, Any]) -> bool:
+        """Return True if the group may archive a record after this delivery."""
+        return bool(record.delivery_count >= (self.delivery_limit or LEAST_LIMIT))
+
     def _is_at_risk(self, lane: Lane) -> bool:
         """Return True if no handler has begun a record in what may be its last delivery."""
-        limit = self.delivery_limit or LEAST_LIMIT
-        return lane.started is None and lane.error is None and lane.load.delivery_count >= limit
+        return lane.started is None and lane.error is None and self._may_be_last(lane.load)
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -191,9 +226,9 @@ class ShareCore(Core):
             deadline = lane.load.lock_deadline
             if lane.error is None and now - (lane.started or now) >= self._max_runtime:
                 self._end_overdue(lane, now)
-            elif now >= deadline and lane not in self.running:
-                self._drop(lane)  # the group delivers it again
-                del self._held[lane]
+            elif self._has_ended(lane):
+                if lane not in self.running and self._comes_again(lane):
+                    self._forget(lane)
             elif deadline - now > self.lock_seconds * (1 - RENEW_SHARE):
                 continue
             elif lane.started is None and lane.error is None and not self._is_last(lane.load):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kohort import KafkaError, ProcessingFacts, TopicPartition
-from kohort.errors import ConfigurationError
+from kohort.errors import ConfigurationError, UnsupportedVersionError
 from kohort.logs import error_text
 from kohort.processing._commands import Acknowledge, Overdue, Released
 from kohort.processing._core import Core
@@ -29,7 +30,8 @@ class ShareSteps:
 
     def _make_core(self) -> Core:
         options = self._options
-        return ShareCore(options.core(0), options.max_runtime, options.concurrency)
+        has_lost = partial(_client.has_lost, self._consumer)
+        return ShareCore(options.core(0), options.max_runtime, options.concurrency, has_lost)
 
     def _take_over(self) -> Callable[[ProcessingFacts], None]:
         keeps_bytes = self._letters is not None
@@ -119,7 +121,7 @@ class ShareSteps:
         core = self._shares
         for tp, errors in _client.take_failures(self._consumer).items():
             for offset, error in errors.items():
-                if not core.is_held(tp, offset):
+                if not (core.is_held(tp, offset) and isinstance(error, UnsupportedVersionError)):
                     logger.info("%s", error_text(error))
                 elif core.may_renew:
                     core.may_renew = False
