@@ -14,6 +14,7 @@ import pytest
 from kohort import AsyncShareConsumer, ShareConsumer, ShareRecord, TopicPartition
 from kohort.errors import ConfigurationError
 from kohort.processing import DeadLetters, GiveUp, Retry, Skip, context, process
+from kohort.processing._commands import Acknowledge
 from kohort.processing._core import CoreOptions
 from kohort.processing.shares._core import AHEAD, ShareCore
 from kohort.testing import Cluster, MemoryCluster
@@ -268,6 +269,72 @@ def test_a_drain_waits_for_what_a_stop_has_kept() -> None:
     assert following is not None
     core.done(following)
     assert core.is_drained()
+
+
+def test_a_drain_retries_no_record_and_gives_the_last_failure_to_the_policy() -> None:
+    core = core_of(
+        [queued(0), queued(1, deliveries=5)],
+        slots=2,
+        retries=(Retry(3, first=60.0),),
+        failed="call",
+    )
+    first, last = core.take(), core.take()
+    assert first is not None
+    assert last is not None
+    core.stop()
+    assert core.failed(first, ValueError(), 1.0) is None
+    assert core.failed(last, ValueError(), 1.0) is last
+    assert last.error is not None
+    core.failed(last, OSError(), 1.0)  # the policy
+    assert not core.is_drained()
+    core.tick(3.0, 3.0)
+    assert core.take() is last
+    core.done(last)
+    assert core.is_drained()
+    acknowledgements = [each for each in core.commands if isinstance(each, Acknowledge)]
+    assert [(each.load.offset, each.type) for each in acknowledgements] == [
+        (0, "release"),
+        (1, "reject"),
+    ]
+
+
+def test_a_stop_retries_at_once_what_the_group_would_archive() -> None:
+    core = core_of([queued(0), queued(1, deliveries=5)], retries=(Retry(3, first=60.0),))
+    lane = core.take()
+    while lane is not None:
+        lane = core.failed(lane, ValueError(), 0.0)
+    core.commands.clear()
+    core.stop()
+    assert acknowledged(core) == [(0, "release")]
+    assert not core.is_drained()
+    lane = core.take()
+    assert lane is not None
+    assert (lane.load.offset, lane.attempt) == (1, 2)
+    core.tick(100.0, 100.0)
+    assert not core.ready  # the end of the pause means nothing
+
+
+@BACKENDS
+def test_a_failure_in_the_drain_of_a_last_delivery_is_final(backend: str) -> None:
+    async def scene(work: Work) -> None:
+        failed: list[tuple[Any, int]] = []
+
+        async def act(record: Record) -> None:
+            await anyio.sleep(5)
+            raise OSError if record.delivery_count == 5 else ValueError
+
+        async def bury(record: Any, error: Exception, attempts: int) -> None:
+            failed.append((record.value, attempts))
+            if len(failed) == 1:
+                raise ConnectionError
+
+        work.act = act
+        retry = Retry(3, first=60.0, on=OSError)
+        await work.process(lambda: ("a", 5) in work.calls, retry=retry, failed=bury)
+        assert failed == [(b"a", 1)] * 2
+        assert [count for _, count in work.calls] == [1, 2, 3, 4, 5]
+
+    on_queue(backend, scene, "a")
 
 
 def test_only_what_comes_again_is_released_after_half_of_its_lock() -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kohort import ShareRecord, TopicPartition
@@ -90,8 +91,12 @@ class ShareCore(Core):
         return [lane for lane in super().running_of(tps) if lane in self._held]
 
     def is_drained(self, tps: Iterable[TopicPartition] | None = None) -> bool:
-        """Return True if no handler runs, and none can begin what :meth:`stop` has kept."""
-        return super().is_drained(tps) and (not self.ready or self.given_up() >= self._slots)
+        """Return True if no record runs or sleeps, and none that :meth:`stop` kept can begin."""
+        can_begin = bool(self.ready) and self.given_up() < self._slots
+        sleeps = any(
+            lane.wake == number and lane in self._held for _, number, lane in self._sleeping
+        )
+        return super().is_drained(tps) and not can_begin and not sleeps
 
     def effect_of_stuck(self, lane: Lane) -> str:
         """Return what follows from a record that is in flight for long."""
@@ -112,20 +117,26 @@ class ShareCore(Core):
         for record in records:
             lane = Lane(partition, _ALONE, record)
             self._held[lane] = None
-            if self.is_stopping and not self._is_at_risk(lane):
+            if self.is_stopping and not self._may_be_last(record):
                 self._finish(lane, Acknowledge(record, "release"))
             else:
                 self.ready.append(lane)
 
     def stop(self) -> None:
-        """Start no more handlers, and release what no handler has.
+        """Start no more handlers, retry nothing, and release what no handler has.
 
-        A record that the group could then archive unseen is still handled in the drain.
+        A record that the group could then archive is still handled in the drain, at once. Its
+        failure is final, so ``failed`` gets it. It is called again as long as the drain lasts.
         """
-        kept = [] if self.is_stopping else [lane for lane in self.ready if self._is_at_risk(lane)]
+        kept = []
+        if not self.is_stopping:
+            waiting = (lane for lane in self._held if lane not in self.running)
+            kept = [lane for lane in waiting if self._may_be_last(lane.load)]
         self.is_stopping = True
-        self.close(self.partitions)
-        self.ready.extend(kept)
+        self.options = replace(self.options, retries=())
+        for lane in kept:
+            lane.wake = AWAKE
+        self.ready = deque(kept)
         stays = self.running.union(kept)
         self._release(lane for lane in list(self._held) if lane not in stays)
 
@@ -202,10 +213,6 @@ class ShareCore(Core):
     def _may_be_last(self, record: ShareRecord[Any, Any]) -> bool:
         """Return True if the group may archive a record after this delivery."""
         return bool(record.delivery_count >= (self.delivery_limit or LEAST_LIMIT))
-
-    def _is_at_risk(self, lane: Lane) -> bool:
-        """Return True if no handler has begun a record in what may be its last delivery."""
-        return lane.started is None and lane.error is None and self._may_be_last(lane.load)
 
     # -- time ---------------------------------------------------------------------------------
 
