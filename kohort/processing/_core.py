@@ -474,6 +474,8 @@ class Core:
         """Note that a lane was taken and its handler not called."""
         self.running.discard(lane)
         lane.attempt -= 1
+        if not lane.attempt and lane.error is None:
+            lane.started = None  # it has not begun
         if lane.partition.is_watched and (lane.partition.is_closed or lane.partition.is_dropped):
             self.has_news = True
             self._end(lane)

@@ -436,3 +436,18 @@ def test_a_retried_record_is_in_flight_while_it_waits_for_a_slot() -> None:
     core.tick(6.0, 6.0)
     assert list(core.ready) == list(core.stuck(0.0)) == [lane]
     assert core.take() is lane and (lane.started, lane.called()) == (0.0, 6.0)
+
+
+def test_a_record_that_was_put_back_is_in_flight_from_its_first_call() -> None:
+    core = make_core(retries=(Retry(None, first=1.0),))
+    core.records(TP, records(0), 0.0)
+    for started in (None, 7.0):  # the second time its handler has failed
+        lane = core.take()
+        assert lane is not None
+        core.put_back(lane)
+        assert lane.started == started
+        core.tick(7.0, 7.0)
+        lane = core.take()
+        assert lane is not None
+        core.failed(lane, BOOM, 7.0)
+        core.tick(9.0, 9.0)

@@ -468,6 +468,15 @@ def test_a_lost_session_leaves_later_renewals(
     on_queue(backend, scene, "a")
 
 
+def test_a_record_that_was_put_back_has_not_begun() -> None:
+    core = core_of([queued(0)])
+    lane = core.take()
+    assert lane is not None
+    core.put_back(lane)
+    core.tick(0.6 * LOCK, 0.0)
+    assert acknowledged(core) == [(0, "release")]
+
+
 @BACKENDS
 def test_records_of_all_leaders_are_handled(backend: str) -> None:
     async def scene(work: Work) -> None:
