@@ -290,7 +290,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
                 self._start_slot()
             steps += 1
             if not steps % STEPS and anyio.current_time() >= yield_at:
-                await checkpoint()
+                await _end_cancellation()
                 yield_at = anyio.current_time() + TURN_SECONDS
             try:
                 if lane.error is None:
@@ -503,7 +503,9 @@ def _counter_of_cancellations() -> Callable[[], int]:
 
 
 async def _end_cancellation() -> None:
-    """Take the cancellation of a handler that cancelled its own task and returned or raised.
+    """Let other tasks run, and take a cancellation of this task by a handler.
+
+    The handler has cancelled its own task and returned or raised.
 
     asyncio raises it at the next await, which must not be that of the next handler.
     """

@@ -24,6 +24,7 @@ from kohort.errors import (
 )
 from kohort.listeners import RebalanceContext
 from kohort.processing import GiveUp, Retry, Skip, Stop, context, process
+from kohort.processing._in_tasks import STEPS, TURN_SECONDS
 from tests.processing.kit import World, in_world, processing, until
 
 Record = ConsumerRecord[bytes, bytes]
@@ -438,6 +439,31 @@ def test_a_handler_that_cancels_its_task_and_raises_fails_alone(
         async with processing(world.consumer(), handler, failed="skip"):
             await until(lambda: world.committed() == 3)
         assert handled == [b"a", b"b", b"c"]
+
+    in_world(backend, main)
+
+
+def test_a_late_cancellation_of_a_slot_ends_nothing(backend: str) -> None:
+    if backend == "trio":
+        return  # a task of trio has no method to cancel it
+
+    async def main(world: World) -> None:
+        import asyncio
+
+        handled: list[int] = []
+
+        async def handler(record: Record) -> None:
+            handled.append(record.offset)
+            if len(handled) == STEPS - 1:  # after it, the slot lets other tasks run
+                await anyio.sleep(2 * TURN_SECONDS)
+                task = asyncio.current_task()
+                assert task is not None
+                asyncio.get_running_loop().call_soon(task.cancel)
+
+        world.produce(*map(str, range(2 * STEPS)))
+        async with processing(world.consumer(), handler):
+            await until(lambda: world.committed() == 2 * STEPS)
+        assert handled == [*range(2 * STEPS)]
 
     in_world(backend, main)
 
