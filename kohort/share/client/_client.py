@@ -52,6 +52,7 @@ from kohort.protocol.messages import (
     ShareFetchResponse,
 )
 from kohort.share.client._leader_task import LeaderTask
+from kohort.share.client._leaders import AssignedLeaders
 from kohort.share.client._locks import SEND_SHARE, Fetched, Locks
 from kohort.share.client._member import TICK, ShareMember
 from kohort.share.client._messages import (
@@ -72,7 +73,6 @@ from kohort.share.machine._membership import (
 from kohort.share.machine._session import LAST_EPOCH, ShareSession
 from kohort.transport import (
     BrokerAddress,
-    ClusterMetadata,
     Leader,
     OneShot,
     TaskSignal,
@@ -118,10 +118,7 @@ class ShareClient:
         """Errors that the next polls raise."""
         self._commits: deque[tuple[float, Callable[[KafkaError | None], None]]] = deque()
         """Commits to begin: their timeout, and the function to call at the end."""
-        self._by_leader: (
-            tuple[ClusterMetadata, frozenset[IdPartition], dict[int, frozenset[IdPartition]]] | None
-        ) = None
-        """The assigned partitions by leader, as of some metadata and an assignment."""
+        self._leaders = AssignedLeaders(self._cluster, self.membership)
         self._sessions: dict[int, ShareSession] = {}
         self._leader_tasks: dict[int, LeaderTask] = {}
         self._pauses: dict[int, float] = {}
@@ -352,7 +349,7 @@ class ShareClient:
         locks = self.locks
         now = locks.clock()
         locks.release_stale(now)
-        wanted = self._wanted()
+        wanted = self._leaders.by_node()
         is_wanted = (self._waiting or self._is_asked) and not self.member.is_closing
         fetches = is_wanted and not locks.has_buffered
         is_exact = self._settings.acquire_mode == "record_limit"
@@ -394,30 +391,6 @@ class ShareClient:
         """Return how many more records the fetches in flight may ask for."""
         assert self._limit is not None
         return self._limit - sum(self._asked.values())
-
-    def _wanted(self) -> dict[int, frozenset[IdPartition]]:
-        """Return the assigned partitions by their leader."""
-        metadata, assignment = self._cluster.metadata, self.membership.assignment
-        if (known := self._by_leader) is not None:
-            if known[0] is metadata and known[1] is assignment:
-                return known[2]
-        self._by_leader = None
-        found: dict[int, set[IdPartition]] = {}
-        is_complete = True
-        for topic_id, number in assignment:
-            topic = metadata.topic_by_id(topic_id)
-            leader = None
-            if topic is not None:
-                leader = metadata.leader(TopicPartition(topic.name, number))
-            if leader is None:
-                is_complete = False
-                self._cluster.request_refresh()
-            else:
-                found.setdefault(leader.node, set()).add((topic_id, number))
-        wanted = {node: frozenset(partitions) for node, partitions in found.items()}
-        if is_complete:
-            self._by_leader = metadata, assignment, wanted
-        return wanted
 
     def _send_acknowledgements(
         self, node: int, session: ShareSession, *, closes: bool = False
