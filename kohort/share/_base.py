@@ -326,6 +326,14 @@ class ShareBase(DriverOwner):
                 self._accept_rest(records)
             for _, holds in rows:
                 self._locks.mark_rest(holds, _ACCEPT)
+            self._hasten()
+
+    def _hasten(self) -> None:
+        """Let marks be sent whose locks may end before the engine would send them."""
+        locks, client = self._locks, self._client
+        if locks.has_urgent and client is not None:
+            locks.has_urgent = False
+            self._driver.call_soon(client.look)
 
     def _accept_rest(self, records: list[ShareRecord[Any, Any]]) -> None:
         """Accept the records that have no mark yet."""
@@ -423,18 +431,22 @@ class ShareBase(DriverOwner):
             raise IllegalStateError(
                 f"this consumer holds no lock of {tp.topic}-{tp.partition} offset {offset}"
             )
+        self._hasten()
 
     def _acknowledge(self, records: Iterable[ShareRecord[Any, Any]], type: Acknowledgement) -> None:
         self._driver.life.check_usable_for_mark()
         mark = self._locks.mark
-        for record in records:
-            if not isinstance(record, ShareRecord):
-                raise TypeError(f"expected a ShareRecord, not {record!r}")
-            if not mark(record.offset, hold_of(record), type):
-                raise IllegalStateError(
-                    f"{record.topic}-{record.partition} offset {record.offset} is acknowledged "
-                    "already, or another consumer has acquired it"
-                )
+        try:
+            for record in records:
+                if not isinstance(record, ShareRecord):
+                    raise TypeError(f"expected a ShareRecord, not {record!r}")
+                if not mark(record.offset, hold_of(record), type):
+                    raise IllegalStateError(
+                        f"{record.topic}-{record.partition} offset {record.offset} is "
+                        "acknowledged already, or another consumer has acquired it"
+                    )
+        finally:
+            self._hasten()
 
     # -- state without I/O --------------------------------------------------------------------
 

@@ -201,6 +201,28 @@ def test_marks_are_sent_without_a_call_after_a_third_of_the_lock(backend: str) -
 
 
 @BACKENDS
+@pytest.mark.parametrize("share", [0.3, 0.55, 0.7, 0.85, 0.99])
+@pytest.mark.parametrize("is_renewed", [False, True])
+def test_a_late_mark_is_sent_without_a_call(backend: str, share: float, is_renewed: bool) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a", "b"])
+        async with consumer(cluster) as member:
+            first, _ = await poll(member, 2)
+            if is_renewed:
+                await anyio.sleep(LOCK / 2)
+                member.renew(first)
+                assert await member.commit() == {}
+            await anyio.sleep(first.lock_deadline - LOCK * (1 - share) - anyio.current_time())
+            member.accept(first)
+            await anyio.sleep(LOCK * (1 - share) - 0.01)
+            assert member.held() == 1  # the other record has no mark
+            await anyio.sleep(LOCK)
+            assert await member.commit() == {}
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
 def test_a_commit_beside_the_caller_names_what_failed(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
         cluster.produce(TOPIC, ["a", "b"])

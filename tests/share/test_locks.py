@@ -90,6 +90,33 @@ def test_a_fetch_that_waited_too_long_is_released_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize("how", ["one", "rest", "whole"])
+def test_a_late_mark_is_due_before_its_lock_ends(how: str) -> None:
+    clock = Clock()
+
+    def is_due(locks: Locks) -> bool:
+        return locks.has_marks(NODE, older_than=clock.now - LOCK * SEND_SHARE)
+
+    for share in (0.6, 0.7):
+        clock.now = 0.0
+        locks = Locks(clock)
+        locks.add(fetched(0, 0))
+        (found,) = locks.take()
+        hold = locks.hold_whole(found)
+        assert hold is not None
+        clock.now = share * LOCK
+        match how:
+            case "one":
+                assert locks.mark(0, hold, ACCEPT)
+            case "rest":
+                locks.mark_rest({0: hold}, ACCEPT)
+            case "whole":
+                assert locks.mark_whole(hold, ACCEPT)
+        assert is_due(locks) is locks.has_urgent is (share > 2 / 3)
+        clock.now = 0.7 * LOCK  # before the last look of this lock
+        assert is_due(locks)
+
+
 def test_gaps_are_acknowledged_and_not_held_for_the_caller() -> None:
     clock = Clock()
     locks = Locks(clock)

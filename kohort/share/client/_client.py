@@ -4,7 +4,8 @@ Theory of operation. Tasks run in the event loop of the engine. One carries out 
 membership. One looks at every leader after an event or at a time, and begins what is due. A poll
 does that itself. Each leader has a task that makes its requests. A fetch is due while a poll waits
 and nothing is buffered. Acknowledgements are due if a commit waits for them, if they were refused
-together, or after a third of the lock. A fetch takes the acknowledgements of its leader along.
+together, after a third of the lock, or in its last third. A fetch takes the acknowledgements of its
+leader along.
 
 Invariants:
 
@@ -18,8 +19,9 @@ Invariants:
 5. ``close()`` sends what is marked, closes each session, and then leaves. The end of a session
    releases the rest of its partitions. Locks of forgotten partitions are released before.
 6. Nothing is due for long without a look. What makes something due before the next look notifies
-   the task that looks. A mark does not. So the next look has a time while a leader holds records
-   for this member, also records that are buffered or decoded now.
+   the task that looks. A mark does so in the last third of its lock only. So the next look has a
+   time while a leader holds records for this member, also records that are buffered or decoded now.
+   A mark that was due in between has a sixth of its lock left then.
 """
 
 from __future__ import annotations
@@ -213,6 +215,10 @@ class ShareClient:
             self._waiting -= 1
         if not has_waited:
             await anyio.lowlevel.checkpoint()  # polls without a wait must not stop other tasks
+
+    def look(self) -> None:
+        """Look at all leaders, because a mark is due before the next look would come."""
+        self._signal.notify()
 
     def interrupt(self) -> None:
         """Let the waiting calls look at their conditions again."""

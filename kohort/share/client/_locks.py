@@ -3,7 +3,8 @@
 The event loop of the engine adds fetches and takes acknowledgements. The caller takes fetches and
 marks records, on its own thread. So one lock guards all of it, except marks of an open range (see
 AcquiredRecords). Nothing waits or decodes under it. Marks that no caller has made are as old as
-their fetch, because much of its lock may have passed before the poll.
+their fetch, because much of its lock may have passed before the poll. A mark that comes late in its
+lock is older than it is, too. So it is due before the lock ends.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ FRESH_SHARE: Final = 0.5
 """Share of the lock that a fetch may wait for a poll. Older ones are released unseen."""
 SEND_SHARE: Final = 1 / 3
 """Share of the lock after which a mark is sent without a poll."""
+URGENT_SHARE: Final = 1 / 3
+"""Share of the lock at its end in which marks are sent at once."""
 
 
 def are_range(records: Sequence[ConsumerRecord[Any, Any]], first: int, last: int) -> bool:
@@ -101,6 +104,8 @@ class Locks:
         self._taken: list[Fetched] = []
         """Fetches that the caller decodes now."""
         self._failures: dict[TopicPartition, dict[int, KafkaError]] = {}
+        self.has_urgent: bool = False
+        """True if the caller has made a mark that may be due before the next look. It clears it."""
         self.acquired: int = 0
         self.acknowledged: int = 0
         self.failed: int = 0
@@ -202,14 +207,17 @@ class Locks:
             return False
         with self._lock:
             now = self.clock()
-            return hold.records.mark_held(offset, hold, type, now) or self._mark_late(
-                offset, hold, type, now
-            )
+            if hold.records.mark_held(offset, hold, type, now, before=self._before()):
+                self._note_urgency(hold.deadline_of(offset), now)
+                return True
+            return self._mark_late(offset, hold, type, now)
 
     def mark_whole(self, hold: Hold, type: Acknowledgement) -> bool:
         """Mark all offsets of a hold. Return False if something was done with any of them."""
         with self._lock:
-            return hold.records.mark_whole(hold, type, self.clock())
+            now = self.clock()
+            self._note_urgency(hold.deadline, now)
+            return hold.records.mark_whole(hold, type, now, before=self._before())
 
     def mark_rest(self, holds: Mapping[int, Hold], type: Acknowledgement) -> None:
         """Mark the offsets that have no mark yet, as :meth:`mark` does."""
@@ -221,10 +229,22 @@ class Locks:
                     if hold.lost.get(offset, type) is None:
                         self._mark_late(offset, hold, type, now)
                 elif records.mark_of(offset) is None and not records.is_sent(offset):
-                    if now < hold.deadline_of(offset):
-                        records.mark({offset: type}, now)
+                    if now < (deadline := hold.deadline_of(offset)):
+                        records.mark({offset: type}, min(now, deadline - self._before()))
+                        self._note_urgency(deadline, now)
                     else:
                         self._mark_late(offset, hold, type, now)
+
+    def _before(self) -> float:
+        """Return how long before its deadline the age of a mark begins at the latest, in seconds.
+
+        Then it is due when the last share of its lock begins.
+        """
+        return self.seconds * (SEND_SHARE + URGENT_SHARE)
+
+    def _note_urgency(self, deadline: float, now: float) -> None:
+        if deadline - now < self.seconds * URGENT_SHARE:
+            self.has_urgent = True
 
     def _mark_late(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
         """Note a mark without effect. Return False if the last one was sent."""

@@ -348,12 +348,17 @@ class AcquiredRecords:
             return self._holds.get(offset)
         return whole if whole.first <= offset <= whole.last else None
 
-    def mark_whole(self, hold: Hold, type: Acknowledgement, now: float) -> bool:
-        """Mark all offsets of a hold. Return False if something was done with any of them."""
+    def mark_whole(
+        self, hold: Hold, type: Acknowledgement, now: float, *, before: float = 0.0
+    ) -> bool:
+        """Mark all offsets of a hold, as :meth:`mark_held` does one.
+
+        Return False if something was done with any of them.
+        """
         if self._whole is not hold or not self.is_untouched or now >= hold.deadline:
             return False
         assert type is not Acknowledgement.RENEW, "renewals keep a hold for each offset"
-        self._whole_mark, self._marked_at = type, now
+        self._whole_mark, self._marked_at = type, min(now, hold.deadline - before)
         return True
 
     def mark(self, offsets: Mapping[int, Acknowledgement], at: float) -> None:
@@ -369,25 +374,32 @@ class AcquiredRecords:
             self._spread()  # closes it, so that no mark is set after they are read
         self.mark(dict.fromkeys(self.unmarked(), type), at)
 
-    def mark_held(self, offset: int, hold: Hold, type: Acknowledgement, now: float) -> bool:
-        """Mark an offset. Return False if its lock is lost or expired, or its last mark sent."""
+    def mark_held(
+        self, offset: int, hold: Hold, type: Acknowledgement, now: float, *, before: float = 0.0
+    ) -> bool:
+        """Mark an offset. Return False if its lock is lost or expired, or its last mark sent.
+
+        A mark in the last ``before`` seconds of its lock is as old as one at their begin.
+        """
         is_whole = self._whole is hold and self._whole_mark is None and not self._halves
         if is_whole and type is not Acknowledgement.RENEW:
             if now >= hold.deadline:
                 return False
             if (marked := hold.open) is None:
                 marked = hold.open = bytearray(hold.last - hold.first + 1)
-                self._marked_at = now
+                self._marked_at = min(now, hold.deadline - before)
             marked[offset - hold.first] = type
             return True
         if self.holds.get(offset) is not hold:
             return False
         if self._in_flight is not None and self.is_sent(offset):
             return False
-        if now >= (hold.deadline_of(offset) if hold.renewed else hold.deadline):
+        deadline = hold.deadline_of(offset) if hold.renewed else hold.deadline
+        if now >= deadline:
             return False
-        if not self.marks:
-            self._marked_at = now
+        at = min(now, deadline - before)
+        if not self.marks or at < self._marked_at:
+            self._marked_at = at
         self.marks[offset] = type
         return True
 
