@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli.common import _client
@@ -155,6 +155,8 @@ async def _replay(
     consumer: AsyncKafkaConsumer[bytes, bytes],
     tps: list[TopicPartition],
 ) -> int:
+    from kohort import TopicPartition
+
     producer = _client.producer_of(consumer)
     replayed = left_out = 0
     # A group that refuses the commit of a replay refuses this one, which changes no offset.
@@ -176,13 +178,15 @@ async def _replay(
         for each in posted:
             await each.wait()
         replayed += len(posted)
-        await consumer.commit(await _positions(consumer, tps))
+        # With --again, the positions of other partitions may be before the committed offsets.
+        read = {TopicPartition(letter.topic, letter.partition) for letter in letters}
+        await consumer.commit(await _positions(consumer, read))
     print(f"{replayed} {'letter' if replayed == 1 else 'letters'} replayed")
     return 1 if left_out else 0
 
 
 async def _positions(
-    consumer: AsyncKafkaConsumer[bytes, bytes], tps: list[TopicPartition]
+    consumer: AsyncKafkaConsumer[bytes, bytes], tps: Iterable[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     from kohort import OffsetAndMetadata
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kohort import ConsumerRecord, KafkaConsumer
-from kohort.cli import main
+from kohort import ConsumerRecord, KafkaConsumer, TopicPartition
+from kohort.cli import _dead_letters, main
 from kohort.errors import ErrorCode
 from kohort.processing import DeadLetters, process
 from kohort.testing import Cluster, ProducerRecord
@@ -203,6 +203,30 @@ def test_a_failed_replay_leaves_the_committed_offset(cluster: Cluster) -> None:
     cluster.fail("Produce", ErrorCode.INVALID_RECORD)
     assert run(cluster, "dead-letters", DLQ, "--replay", "--again") == 1
     assert cluster.committed("kohort-dead-letters") == before
+
+
+def test_a_replay_commits_no_partition_before_it_has_read_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_dead_letters, "POLL_RECORDS", 1)
+    cluster.add_partitions(DLQ, 2)
+    headers = [("__dlq.errors.topic", b"one"), ("__dlq.errors.partition", b"0")]
+    for partition in range(2):
+        cluster.produce(DLQ, [ProducerRecord(b"v", headers=headers)] * 2, partition=partition)
+    assert run(cluster, "dead-letters", DLQ, "--replay") == 0
+    ends = {TopicPartition(DLQ, partition): 2 for partition in range(2)}
+    found = []
+
+    def note(call: Any) -> None:
+        [topic] = call.message.topics
+        found.append({each.partition_index: each.committed_offset for each in topic.partitions})
+
+    with cluster.on("OffsetCommit", note):
+        assert run(cluster, "dead-letters", DLQ, "--replay", "--again") == 0
+    assert found[0] == {0: 2, 1: 2}
+    assert sorted(str(each) for each in found[1:]) == ["{0: 1}", "{0: 2}", "{1: 1}", "{1: 2}"]
+    committed = cluster.committed("kohort-dead-letters")
+    assert {tp: each.offset for tp, each in committed.items()} == ends
 
 
 def test_letters_of_a_broker_are_replayed(cluster: Cluster) -> None:
