@@ -608,6 +608,44 @@ def test_threads_that_hang_in_all_slots_are_told_and_not_waited_for(
     assert "max_runtime is 0.2 s" in caplog.text
 
 
+@BACKENDS
+def test_coroutines_that_hold_all_slots_are_reported(backend: str) -> None:
+    async def scene(work: Work) -> None:
+        release = anyio.Event()
+        consumer = work.consumer()
+
+        async def act(record: Record) -> None:
+            with anyio.CancelScope(shield=True):
+                await release.wait()
+
+        def is_held() -> bool:
+            health = consumer.health()
+            reasons = [*health.reasons, *consumer.explain().reasons]
+            held = [each for each in reasons if "all 2 slots are held by handlers" in each]
+            assert len(held) in (0, 2)
+            assert all("let each handler end when it is cancelled" in each for each in held)
+            assert (health.live, health.ready) == (True, not held)
+            return bool(held)
+
+        async def run() -> None:
+            await process(
+                consumer, work.handle, handle_signals=False, concurrency=2, max_runtime=10.0
+            )
+
+        work.act = act
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await until(lambda: work.running == 2)
+            assert not is_held()
+            await anyio.sleep(12)
+            assert is_held()
+            release.set()
+            await until(lambda: not is_held())
+            consumer.wakeup()
+
+    on_queue(backend, scene, "a", "b")
+
+
 def test_threads_handle_a_queue() -> None:
     calls: list[tuple[Any, int]] = []
     finished = threading.Event()

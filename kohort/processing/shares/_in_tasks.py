@@ -22,6 +22,8 @@ from kohort.processing.shares._processor import ShareSteps
 class AsyncShareProcessor(ShareSteps, AsyncProcessor):
     """One call of process() with an AsyncShareConsumer."""
 
+    _remedy = "let each handler end when it is cancelled"
+
     def __init__(
         self, consumer: AsyncShareConsumer, handler: Callable[..., Any], options: ProcessOptions
     ) -> None:
@@ -84,12 +86,6 @@ class AsyncShareProcessor(ShareSteps, AsyncProcessor):
             if core.has_news:
                 self._apply()
             self._start_slot()
-
-    def _tick(self, now: float) -> None:
-        super()._tick(now)
-        if self._core.has_news:
-            self._apply()
-            _client.flush(self._consumer)  # renewals do not wait for the next poll
 
     async def _commit_at_intervals(self) -> None:
         while True:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kohort import KafkaError, ProcessingFacts, ShareConsumer, TopicPartition
+from kohort import KafkaError, ShareConsumer, TopicPartition
 from kohort.errors import ConfigurationError, ConsumerClosedError, WakeupError
 from kohort.logs import error_text
 from kohort.processing._in_threads import LOOK_SECONDS, ThreadProcessor
@@ -17,33 +17,22 @@ from kohort.processing._reports import logger
 from kohort.processing.shares import _client
 from kohort.processing.shares._processor import ShareSteps
 
-_HELD_SLOTS = (
-    "all %d slots are held by handlers that do not return within max_runtime of %g s. Restart the "
-    "process, and give each job a time limit, or use coroutines, which are cancelled"
-)
-
 
 class ThreadShareProcessor(ShareSteps, ThreadProcessor):
     """One call of process() with a ShareConsumer."""
+
+    _remedy = "give each job a time limit, or use coroutines, which are cancelled"
 
     def __init__(
         self, consumer: ShareConsumer, handler: Callable[..., Any], options: ProcessOptions
     ) -> None:
         self._consumer: Any
-        self._held_slots: tuple[str, ...] = ()
-        """A sentence if no slot can take a record, as of the latest tick."""
         super().__init__(consumer, handler, options)  # type: ignore[arg-type]
 
     def _end_handler(self, lane: Lane) -> str:
         self._slots_of([lane])
         held, slots = self._shares.given_up(), self._options.concurrency
         return f"A thread cannot be ended, so {held} of {slots} slots are held by such handlers"
-
-    def facts(self) -> ProcessingFacts:
-        """Return the facts for explain() and health(). Any thread may call it."""
-        facts: ProcessingFacts = super().facts()
-        facts["waiting"] += self._held_slots
-        return facts
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None:
         """Do nothing, because the core learns of partitions by their records."""
@@ -74,15 +63,6 @@ class ThreadShareProcessor(ShareSteps, ThreadProcessor):
             if error.retriable or isinstance(error, WakeupError):
                 raise
             self._warn_of_configs(error)
-
-    def _tick(self, now: float) -> None:
-        super()._tick(now)
-        slots, limit = self._options.concurrency, self._options.max_runtime
-        is_held = self._shares.given_up() >= slots
-        self._held_slots = (_HELD_SLOTS % (slots, limit),) if is_held else ()
-        if self._core.has_news:
-            self._apply()
-            _client.flush(self._consumer)  # renewals do not wait for the next poll
 
     def _start_commit(self) -> None:
         """Send all acknowledgements, without a wait."""

@@ -12,21 +12,25 @@ from kohort.logs import error_text
 from kohort.processing._commands import Acknowledge, Overdue, Released
 from kohort.processing._core import Core
 from kohort.processing._dead_letters import DeadLetters
-from kohort.processing._options import ProcessOptions
+from kohort.processing._processor import Processor
 from kohort.processing._reports import described, logger, place, report
 from kohort.processing.shares import _client
 from kohort.processing.shares._core import ShareCore
 
+_HELD_SLOTS = (
+    "all %d slots are held by handlers that do not return within max_runtime of %g s. Restart the "
+    "process, and %s"
+)
 
-class ShareSteps:
+
+class ShareSteps(Processor[Any]):
     """The steps of a driver for share consumers that neither wait nor send requests."""
 
-    _consumer: Any
-    _options: ProcessOptions
-    _core: Core
-    _letters: Any
-    facts: Any
     _group_is_known = False
+    _held_slots: tuple[str, ...] = ()
+    """A sentence if no slot can take a record, as of the latest tick."""
+    _remedy: str
+    """A sentence's end that says how handlers can have a time limit."""
 
     def _make_core(self) -> Core:
         options = self._options
@@ -36,6 +40,21 @@ class ShareSteps:
     def _take_over(self) -> Callable[[ProcessingFacts], None]:
         keeps_bytes = self._letters is not None
         return _client.take_over(self._consumer, facts=self.facts, keeps_bytes=keeps_bytes)
+
+    def facts(self) -> ProcessingFacts:
+        """Return the facts for explain() and health(). Any thread may call it."""
+        facts = super().facts()
+        facts["waiting"] += self._held_slots
+        return facts
+
+    def _tick(self, now: float) -> None:
+        super()._tick(now)
+        slots, limit = self._options.concurrency, self._options.max_runtime
+        is_held = self._shares.given_up() >= slots
+        self._held_slots = (_HELD_SLOTS % (slots, limit, self._remedy),) if is_held else ()
+        if self._core.has_news:
+            self._apply()
+            _client.flush(self._consumer)  # renewals do not wait for the next poll
 
     @property
     def _shares(self) -> ShareCore:
