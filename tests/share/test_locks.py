@@ -467,6 +467,21 @@ def test_a_mark_during_the_release_of_the_rest_counts_or_is_refused(
     ]
 
 
+def test_a_range_stays_closed_while_its_marks_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = Locks(Clock())
+    first, second, *_ = records_of(locks, 3, 7)
+    assert locks.mark(first.offset, hold_of(first), ACCEPT)
+    spread, marked = AcquiredRecords._spread, []
+
+    def spread_late(records: AcquiredRecords, *args: Any) -> None:
+        marked.append(marks(locks, [second]))  # as another thread does
+        spread(records, *args)
+
+    monkeypatch.setattr(AcquiredRecords, "_spread", spread_late)
+    assert [*locks.take_units(NODE)[KEY].ranges] == [AckRange(3, 3, ACCEPT)]
+    assert marked == [False]
+
+
 @pytest.mark.skipif(not COMPILED, reason="plain Python marks nothing without the lock")
 @pytest.mark.parametrize("how", ["void", "closed", "forked", "replaced"])
 def test_records_are_not_marked_without_the_lock_after_its_end(how: str) -> None:

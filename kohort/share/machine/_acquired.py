@@ -203,12 +203,13 @@ class AcquiredRecords:
             self._spread()
         return self._holds
 
-    def _spread(self) -> None:
-        """Keep a hold for each offset from now on."""
+    def _spread(self, marked: bytearray | None = None) -> None:
+        """Keep a hold for each offset from now on. ``marked`` has the marks of a closed range."""
         whole, self._whole = self._whole, None
         mark, self._whole_mark = self._whole_mark, None
         assert whole is not None
-        marked, whole.open = whole.open, None
+        if marked is None:
+            marked, whole.open = whole.open, None
         offsets = range(whole.first, whole.last + 1)
         self._holds |= dict.fromkeys(offsets, whole)
         if mark is not None and self._in_flight is None:
@@ -234,8 +235,7 @@ class AcquiredRecords:
         if (type := marked[0]) and marked.count(type) == len(marked):
             self._whole_mark = _TYPES[type]
         else:
-            whole.open = marked
-            self._spread()
+            self._spread(marked)
 
     @property
     def is_in_flight(self) -> bool:
