@@ -79,7 +79,7 @@ def _group(parts: ShareParts) -> GroupFacts:
         "protocol": None,
         "leads": False,
         "waits_for_poll": False,
-        "rebalance_reason": "this consumer has subscribed" if state == "joining" else None,
+        "rebalance_reason": _reason(parts, state),
         "join_obstruction": None if client is None else client.member.coordinator.lookup_failure,
         "assignment_cause": None,
         "offset_read_failure": None,
@@ -97,9 +97,21 @@ def _state(parts: ShareParts) -> str:
     if parts.client is None or not parts.topics:
         return "unsubscribed"
     membership = parts.client.membership
+    if not membership.topics and parts.engine.cluster.bootstrapped:
+        return "unsubscribed"  # it has left
     if membership.has_failed:
         return "failed"
     return "stable" if membership.is_member else "joining"
+
+
+def _reason(parts: ShareParts, state: str) -> str | None:
+    if state == "joining":
+        return "this consumer has subscribed"
+    if state != "unsubscribed":
+        return None
+    if parts.client is None or not parts.topics:
+        return "poll() joins a group that has topics to read"
+    return "it left, because max_poll_interval_ms passed without a poll(). The next one joins again"
 
 
 def _shares(parts: ShareParts) -> ShareFacts:

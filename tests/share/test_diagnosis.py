@@ -30,7 +30,7 @@ def test_explain_names_the_reason_at_each_step(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
         cluster.produce(TOPIC, ["a", "b"])
         async with consumer(cluster, start=None) as member:
-            assert "not a member of the group yet" in reasons(member)
+            assert "not a member of the group yet (reason: poll() joins" in reasons(member)
             assert await member.poll(timeout_ms=20_000) == {}
             assert "produced after its first fetch" in reasons(member)
             cluster.produce(TOPIC, ["c", "d"])
@@ -99,6 +99,9 @@ def test_health_is_ready_after_the_join_and_dead_after_silence(backend: str) -> 
             await anyio.sleep(11)
             assert not member.health().live
             assert "no call of poll() for 61 s" in member.health().reasons[0]
+            assert "it left, because max_poll_interval_ms passed" in reasons(member)
+            await member.poll(timeout_ms=6_000)
+            assert "it left" not in reasons(member)
 
     on_cluster(backend, scene)
 
