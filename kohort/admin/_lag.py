@@ -145,6 +145,8 @@ def partition_lag(
 
 def share_lag(at: ShareOffset, bounds: LogBounds, readers: int) -> PartitionLag:
     """Return the progress of a share group in a partition that ``readers`` members have."""
+    if bounds.start == bounds.end:  # the brokers report no lag of a log that was never read
+        at = at._replace(lag=0)
     seconds = 0.0 if at.lag == 0 else None
     reason = _share_reason(at, bounds, readers)
     return PartitionLag(
@@ -160,7 +162,7 @@ def _share_reason(at: ShareOffset, bounds: LogBounds, readers: int) -> str:
     if not readers:
         return "no member has the partition"
     if at.start is None:
-        return "the brokers have no start yet"
+        return "no member has acknowledged a record yet"
     return "behind" if at.lag is not None else "the brokers report no lag"
 
 

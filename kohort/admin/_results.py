@@ -155,7 +155,7 @@ class ShareOffset(NamedTuple):
     """Progress of a share group in a partition, as its brokers have stored it."""
 
     start: int | None
-    """First offset that is not done, or None before the group's first fetch.
+    """First offset that is not done, or None before the group's first acknowledgement.
 
     It is one write behind the leader, so records after it may be done. :attr:`lag` has the rest.
     """

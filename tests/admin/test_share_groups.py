@@ -82,7 +82,7 @@ async def test_start_and_members_of_a_share_group_are_described(
             assert described.owners() == {}
             lag = (await admin.group_lag("workers"))["workers"]
             assert lag.records is lag.partitions[JOBS].records is None
-            assert lag.partitions[JOBS].reason == "the brokers have no start yet"
+            assert lag.partitions[JOBS].reason == "no member has acknowledged a record yet"
             with pytest.raises(GroupHasMembersError):
                 await admin.reset_group_offsets("workers", "latest")
             refused = await admin.alter_share_group_offsets("workers", {JOBS: 1})

@@ -85,10 +85,23 @@ def test_lag_of_a_group_without_a_start_is_unknown(
         assert group["lag"] is None
         assert run(cluster, "fresh", "--fail-above", "1") == 1
         assert capsys.readouterr().err == (
-            "kohort groups: fresh: the lag is unknown: the brokers have no start yet\n"
+            "kohort groups: fresh: the lag is unknown: no member has acknowledged a record yet\n"
         )
         assert run(cluster, "fresh", "--fail-above", "1s") == 1
         assert "fresh: the age of its records is unknown" in capsys.readouterr().err
+
+
+def test_empty_partition_has_no_lag_before_its_first_record(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.create_topic("empty", 1)
+    with ShareConsumer(
+        "empty", bootstrap_servers=cluster.bootstrap_servers, group_id="fresh"
+    ) as consumer:
+        cluster.wait_until(lambda: consumer.poll(timeout_ms=10) or consumer.assignment())
+        assert run(cluster, "fresh", "--fail-above", "1") == 0
+        row = capsys.readouterr().out.splitlines()[-1]
+        assert row.split() == ["empty:0", "-", "0", "0", "0s", "at", "the", "end"]
 
 
 def test_unknown_age_is_no_failure_and_is_named(
