@@ -176,7 +176,7 @@ class ShareDelivery:
         of batches that are unreadable. After a batch whose end is unknown, all further offsets are.
         """
         corrupt: list[_Damage] = []
-        offset, tp = min(each.first for each in fetched.ranges), fetched.partition
+        offset, tp = min(fetched.ranges).first, fetched.partition
         while True:
             found = RecordSet(
                 fetched.data,

@@ -381,6 +381,11 @@ class Locks:
             busy.update(each.node for each in (*self._buffer, *self._taken) if not each.is_void)
             return frozenset(busy)
 
+    @property
+    def has_records(self) -> bool:
+        """True if a leader holds records for this member."""
+        return bool(self._buffer or self.nodes())
+
     def has_marks(self, node: int, *, older_than: float | None = None) -> bool:
         """Return True if marks of a leader are not sent, or are older than a time."""
         with self._lock:

@@ -245,13 +245,7 @@ class AcquiredRecords:
     @property
     def is_untouched(self) -> bool:
         """True if nothing is marked or in flight."""
-        return not self._is_marked and not self._halves and self._in_flight is None
-
-    @property
-    def _is_marked(self) -> bool:
-        whole = self._whole
-        is_open = whole is not None and whole.open is not None
-        return bool(self.marks) or is_open or self._whole_mark is not None
+        return self._in_flight is None and self.oldest_mark is None
 
     @property
     def is_idle(self) -> bool:
@@ -416,8 +410,11 @@ class AcquiredRecords:
         """The time of the oldest mark that is not sent, or None. Refused ones are due at once."""
         if self._halves:
             return -math.inf
-        is_sent = self._whole_mark is not None and self._in_flight is not None
-        return self._marked_at if self._is_marked and not is_sent else None
+        if self._whole_mark is not None:
+            return self._marked_at if self._in_flight is None else None
+        if not self.marks and (self._whole is None or self._whole.open is None):
+            return None
+        return self._marked_at
 
     def take(self, now: float, *, with_renewals: bool = True) -> tuple[AckUnit, list[Failure]]:
         """Begin to send what is marked, and return it with the marks whose locks have expired."""
