@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
 from kohort.consumer.driver._driver import Driver, DriverOwner, Plan
+from kohort.consumer.driver._signal import ThreadSignal
 from kohort.consumer.engine._callback_queue import CommitCallback
 from kohort.consumer.engine._engine import Engine
-from kohort.consumer.engine._observed import Observed
+from kohort.consumer.engine._observed import EndOfCall, Observed, Observer
 from kohort.errors import (
     DataError,
     IllegalStateError,
@@ -53,6 +55,8 @@ ShareCommitCallback: TypeAlias = Callable[[Failed, KafkaError | None], object]
 Records: TypeAlias = dict[TopicPartition, list[ShareRecord[Any, Any]]]
 
 DEFAULT_WAIT_MS = 500
+CALL_SECONDS: Final = 0.01
+"""Last part of a poll in another thread than its client. It is a call, which raises errors."""
 # Python 3.11 takes 0.1 us to find a member of an enum, and accept() runs for each record.
 _ACCEPT: Final = Acknowledgement.ACCEPT
 _RELEASE: Final = Acknowledgement.RELEASE
@@ -83,6 +87,31 @@ _MODES: Final = {
     "share.acquire.mode": "batch_optimized",
 }
 """Properties that only share consumers have, with their defaults."""
+
+
+class PollBlock:
+    """The time in which a caller is inside a poll, for explain(), health() and an observer."""
+
+    __slots__ = ("_end", "_observe", "_queue", "found")
+
+    def __init__(self, driver: Driver, observe: Observer | None) -> None:
+        self._queue = driver.engine.callback_queue
+        self._observe = observe
+        self._end: EndOfCall | None = None
+        self.found: Observed | None = None
+        """What the poll returns."""
+
+    def __enter__(self) -> Self:
+        if self._observe is not None:
+            self._end = self._observe()
+        self._queue.enter_poll()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._queue.leave_poll()
+        if self._end is not None:
+            is_empty = error is not None or self.found is None or not self.found.size
+            self._end(None if is_empty else self.found, error)
 
 
 class ShareBase(DriverOwner):
@@ -166,6 +195,8 @@ class ShareBase(DriverOwner):
         self._locks = Locks(lambda: driver.engine.callback_queue.clock())
         self._delivery = ShareDelivery(config, self._locks, on_error)
         self._client: ShareClient | None = None
+        self._answered = ThreadSignal()
+        """Wakes a poll in another thread than its client."""
         self._of_engine: Engine | None = None
         self._is_implicit = acknowledgement == "implicit"
         self._limit: int | None = None
@@ -201,14 +232,40 @@ class ShareBase(DriverOwner):
         """Return the client, which is started. It joins the group once a broker is reached."""
         if self._client is None or self._of_engine is not engine:
             self._client = ShareClient(engine, self._settings, self._locks)
+            self._client.notify_caller = self._answered.notify
             self._of_engine = engine
         await self._client.start()
         self._client.subscribe(self._topics)
         return self._client
 
+    def _left_of_wait(self, timeout: float) -> float | None:
+        """Wait for records in another thread than the client, which needs no task for it.
+
+        Return None if records are buffered. Otherwise a call has to wait for the seconds returned.
+        """
+        client, driver, seconds = self._client, self._driver, timeout - CALL_SECONDS
+        if client is None or driver.asynchronous or seconds <= 0 or client.topics != self._topics:
+            return timeout
+        driver.engine.callback_queue.raise_wakeup()
+        self._answered.clear()
+        clock = self._locks.clock
+        until = clock() + seconds
+        client.limit = self._limit
+        try:
+            client.wanted_until = until
+            driver.call_soon(client.look_for_poll)
+            self._answered.wait(seconds)
+        finally:
+            client.wanted_until = -math.inf
+        return None if self._locks.has_buffered else until - clock() + CALL_SECONDS
+
     def _wait_plan(self, timeout: float) -> Plan[None]:
         """Return a wait for records or an error."""
-        return self._plan(lambda client: client.wait(timeout, self._limit), timeout)
+
+        async def wait(engine: Engine) -> None:
+            await (await self._client_of(engine)).wait(timeout, self._limit)
+
+        return Plan(wait, (), timeout)
 
     def _commit_plan(self, timeout_ms: float | None) -> Plan[None]:
         seconds = _arguments.timeout_seconds(timeout_ms)
@@ -249,30 +306,13 @@ class ShareBase(DriverOwner):
 
         self._driver.call_soon(partial(client.start_commit, self._driver.request_seconds, finished))
 
-    @contextmanager
-    def _polling(self) -> Iterator[None]:
-        """Note that the caller is inside a poll, for explain() and health()."""
-        self._driver.engine.callback_queue.enter_poll()
-        try:
-            yield
-        finally:
-            self._driver.engine.callback_queue.leave_poll()
+    def _polling(self) -> PollBlock:
+        """Be inside a step of an iteration, which no observer sees."""
+        return PollBlock(self._driver, None)
 
-    @contextmanager
-    def _observed_poll(self) -> Iterator[Callable[[Observed], None]]:
-        """Be inside a poll that is observed. The block names what it has found, if anything."""
-        observe = self._driver.observe_poll
-        end = None if observe is None else observe()
-        found: list[Observed] = []
-        try:
-            with self._polling():
-                yield found.append
-        except BaseException as error:
-            if end is not None:
-                end(None, error)
-            raise
-        if end is not None:
-            end(found[0] if found and found[0].size else None, None)
+    def _observed_poll(self) -> PollBlock:
+        """Be inside a poll that is observed. The block notes what it has found, if anything."""
+        return PollBlock(self._driver, self._driver.observe_poll)
 
     def _note_call(self) -> None:
         """Note a call other than a poll that shows that the caller is alive."""

@@ -181,13 +181,14 @@ class ShareConsumer(_base.ShareBase):
         timeout, _ = _arguments.poll_arguments(timeout_ms, None)
         self._check_subscribed()
         self._finish_returned()
-        found = self._queued_by_partition()
+        found = self._queued_by_partition() if self._queue else {}
         if not found:
-            with self._observed_poll() as observed:
-                self._driver.call(self._wait_plan(timeout))
+            with self._observed_poll() as block:
+                if (left := self._left_of_wait(timeout)) is not None:
+                    self._driver.call(self._wait_plan(left))
                 self._driver.run_commit_callbacks()
                 found = self._taken()
-                observed(Observed(found.keys(), sum(map(len, found.values())), found))
+                block.found = Observed(found.keys(), sum(map(len, found.values())), found)
         self._returned = found
         return found
 
@@ -217,12 +218,13 @@ class ShareConsumer(_base.ShareBase):
         warn_of_deserializers(self._driver.config, self._driver.engine.fetcher.buffer)
         self._finish_returned()
         self._release_queued()
-        with self._observed_poll() as observed:
-            self._driver.call(self._wait_plan(timeout))
+        with self._observed_poll() as block:
+            if (left := self._left_of_wait(timeout)) is not None:
+                self._driver.call(self._wait_plan(left))
             self._driver.run_commit_callbacks()
             rows = self._take_rows()
             partitions = {tp for tp, _ in self._returned_rows}
-            observed(Observed(partitions, rows.num_rows))
+            block.found = Observed(partitions, rows.num_rows)
             return rows
 
     def __iter__(self) -> Self:
@@ -236,7 +238,8 @@ class ShareConsumer(_base.ShareBase):
         self._finish_returned()
         while (record := self._next_queued()) is None:
             with self._polling():
-                self._driver.call(self._wait_plan(1.0))
+                if (left := self._left_of_wait(1.0)) is not None:
+                    self._driver.call(self._wait_plan(left))
                 self._driver.run_commit_callbacks()
                 self._extend_queue(self._taken())
         self._current = record

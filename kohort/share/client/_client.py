@@ -3,9 +3,9 @@
 Theory of operation. Tasks run in the event loop of the engine. One carries out the commands of the
 membership. One looks at every leader after an event or at a time, and begins what is due. A poll
 does that itself. Each leader has a task that makes its requests. A fetch is due while a poll waits
-and nothing is buffered. Acknowledgements are due if a commit waits for them, if they were refused
-together, after a third of the lock, or in its last third. A fetch takes the acknowledgements of its
-leader along.
+and nothing is buffered. A poll of another thread needs no task: it asks for a look and sleeps.
+Acknowledgements are due if a commit waits for them, if they were refused together, after a third of
+the lock, or in its last third. A fetch takes the acknowledgements of its leader along.
 
 Invariants:
 
@@ -100,6 +100,10 @@ PAUSE: Final = 0.1
 """Seconds without a fetch from a leader that returned an error."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class ShareClient:
     """The requests of one share consumer. It belongs to the event loop of its engine."""
 
@@ -133,12 +137,18 @@ class ShareClient:
         self._latest = -1
         """The leader that got the latest fetch."""
         self._waiting = self._flushing = 0
+        self.wanted_until: float = -math.inf
+        """Time until which a poll of another thread waits for records, set by that thread."""
+        self.notify_caller: Callable[[], object] = _nothing
+        """Wakes a poll of another thread, which then finds records or makes a call."""
+        self.limit: int | None = None
+        """Most records of that poll; None for the option."""
         self._is_asked = False
         """True if a poll that did not wait asks for a fetch, whose records a later poll takes."""
         self._looks_at = math.inf
         """When the next look at all leaders comes without an event."""
         self._has_begun = self._is_reached = False
-        self._topics: frozenset[str] = frozenset()
+        self.topics: frozenset[str] = frozenset()
         """Topics to join with, from the first contact with the cluster on."""
         self._started = OneShot(loop)
         self._answer_signal = TaskSignal(loop)
@@ -164,14 +174,14 @@ class ShareClient:
         if not self._has_begun:
             self._has_begun, self._is_reached = True, self._cluster.bootstrapped
             self._cluster.on_metadata_change(lambda old, new: self._on_metadata())
-            self._engine.errors.on_report = self._answer_signal.notify
+            self._engine.errors.on_report = self._notify_callers
             self._engine.run_beside(self._run)
         if not self._started.is_set:
             await self._started.wait()
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Join with these topics, or leave without any. The first contact comes before."""
-        self._topics = topics
+        self.topics = topics
         if self._is_reached and topics != self.membership.topics:
             self._engine.want_topics(topics)
             self.member.apply(Subscribe(topics))
@@ -181,7 +191,7 @@ class ShareClient:
             self._is_reached = True
             # The next poll should not raise an error of an outage that is over.
             self._engine.errors.drop_outages()
-            self.subscribe(self._topics)
+            self.subscribe(self.topics)
         self._signal.notify()
 
     async def wait(self, timeout: float, limit: int | None = None) -> None:
@@ -193,15 +203,14 @@ class ShareClient:
         self._is_asked = False
         if self.membership.has_failed:
             self.member.apply(Retry())
-        clock, queue = self.locks.clock, self._engine.callback_queue
-        reported = self._engine.errors.waiting
+        clock = self.locks.clock
         deadline = clock() + timeout
         has_waited = False
         self._waiting += 1
         try:
             while True:
                 event = self._answer_signal.event()
-                if self.locks.has_buffered or self.errors or reported or queue.is_wakeup_requested:
+                if self._has_answer():
                     break
                 self._is_asked = timeout <= TICK
                 if self._tasks is not None:
@@ -220,9 +229,35 @@ class ShareClient:
         """Look at all leaders, because a mark is due before the next look would come."""
         self._signal.notify()
 
+    def look_for_poll(self) -> None:
+        """Begin what is due for a poll of another thread, or notify it that nothing is.
+
+        It makes a call then, which does all else.
+        """
+        is_member = self.membership.topics == self.topics and not self.membership.has_failed
+        if self._tasks is None or not is_member or self._has_answer():
+            self.notify_caller()
+        else:
+            self._limit, self._is_asked = self.limit, False
+            self._advance()
+
+    def _has_answer(self) -> bool:
+        """Return True if a poll has nothing to wait for."""
+        return bool(
+            self.locks.has_buffered
+            or self.errors
+            or self._engine.errors.waiting
+            or self._engine.callback_queue.is_wakeup_requested
+        )
+
+    def _notify_callers(self) -> None:
+        self._answer_signal.notify()
+        if self._has_answer():
+            self.notify_caller()
+
     def interrupt(self) -> None:
         """Let the waiting calls look at their conditions again."""
-        self._answer_signal.notify()
+        self._notify_callers()
 
     async def commit(self, timeout: float) -> None:
         """Send what is marked, and wait for the answers.
@@ -308,6 +343,7 @@ class ShareClient:
                 await self._keep_fetching()
             finally:
                 self._tasks = None
+                self.notify_caller()
                 self.member.end()
                 while self._commits:
                     _, finish = self._commits.popleft()
@@ -315,7 +351,7 @@ class ShareClient:
 
     def _report(self, error: KafkaError) -> None:
         self.errors.append(with_principal(error, self._cluster.principal))
-        self._answer_signal.notify()
+        self._notify_callers()
 
     # -- the leaders --------------------------------------------------------------------------
 
@@ -332,7 +368,7 @@ class ShareClient:
         """Return the seconds until marks or buffered fetches may be due without any event."""
         now = self.locks.clock()
         paused = [until - now for until in self._pauses.values() if until > now + TICK]
-        if self.locks.nodes():
+        if self.locks.has_records:
             paused.append(self.locks.seconds / 6)
         return min(paused, default=None)
 
@@ -356,11 +392,11 @@ class ShareClient:
         now = locks.clock()
         locks.release_stale(now)
         wanted = self._leaders.by_node()
-        is_wanted = (self._waiting or self._is_asked) and not self.member.is_closing
-        fetches = is_wanted and not locks.has_buffered
+        is_wanted = self._waiting or self._is_asked or now < self.wanted_until
+        fetches = is_wanted and not locks.has_buffered and not self.member.is_closing
         is_exact = self._settings.acquire_mode == "record_limit"
-        busy_elsewhere = any(each.is_busy for each in self._sessions.values())
-        nodes = sorted(wanted.keys() | locks.nodes() | self._sessions.keys())
+        busy_elsewhere = is_exact and any(each.is_busy for each in self._sessions.values())
+        nodes = wanted.keys() | locks.nodes() | self._sessions.keys()
         # The next leader comes first, so that none waits for ever.
         for node in sorted(nodes, key=lambda each: (each <= self._latest, each)):
             session = self._sessions.get(node)
@@ -372,10 +408,10 @@ class ShareClient:
             may_fetch = fetches and node in wanted and self._pauses.get(node, now) <= now + TICK
             if self._limit is not None:
                 may_fetch = may_fetch and self._room() > 0
-            elif is_exact and busy_elsewhere:
+            elif busy_elsewhere:
                 may_fetch = False
             if may_fetch:
-                busy_elsewhere, self._latest, self._is_asked = True, node, False
+                busy_elsewhere, self._latest, self._is_asked = is_exact, node, False
                 self._send_fetch(node, session, wanted[node])
             elif session.is_open and locks.has_marks(node, older_than=due):
                 self._send_acknowledgements(node, session)
@@ -421,8 +457,9 @@ class ShareClient:
 
     def _send_fetch(self, node: int, session: ShareSession, wanted: frozenset[IdPartition]) -> None:
         units: dict[IdPartition, AckUnit] = {}
+        may_renew = self._may_renew
         if session.is_open:
-            units = self.locks.take_units(node, with_renewals=self._may_renew)
+            units = self.locks.take_units(node, with_renewals=may_renew)
             if any(unit.has_renewals for unit in units.values()):
                 # A ShareFetch with renewals returns no records, so they go on their own.
                 self._start_acknowledging(node, session, units)
@@ -431,13 +468,14 @@ class ShareClient:
         # Acknowledgements wait behind a fetch, and the locks of what it gets count from now.
         longest = int(1000 * self.locks.seconds * WAIT_SHARE)
         settings = self._settings
-        settings = settings._replace(max_wait_ms=min(settings.max_wait_ms, longest))
+        if longest < settings.max_wait_ms:
+            settings = settings._replace(max_wait_ms=longest)
         if self._limit is not None:
             # An idle leader reserves one record only, so the others may use the rest.
             is_idle = node in self._empty and len(self._sessions) > 1
             asked = self._asked[node] = 1 if is_idle else self._room()
             settings = settings._replace(max_records=asked, acquire_mode="record_limit")
-        message = fetch_request(settings, self.member.id, request, units, self._may_renew)
+        message = fetch_request(settings, self.member.id, request, units, may_renew)
         self._begin(node, partial(self._fetch, node, session, message, units))
 
     def _begin(self, node: int, request: Callable[[], Awaitable[None]]) -> None:
@@ -485,7 +523,7 @@ class ShareClient:
             session.is_busy = False
             if self._flushing or not self._looks_in_time(node):
                 self._signal.notify()
-            self._answer_signal.notify()
+            self._notify_callers()
 
     def _fetched(
         self,
@@ -604,7 +642,8 @@ class ShareClient:
             if left.pop(key, None) is not None:
                 self.locks.answered(node, key, code, message)
         unnamed = "the response does not name the partition"
-        self._fail_units(node, left, ErrorCode.UNKNOWN_SERVER_ERROR, unnamed)
+        if left:
+            self._fail_units(node, left, ErrorCode.UNKNOWN_SERVER_ERROR, unnamed)
 
     def _fail_units(
         self, node: int, units: dict[IdPartition, AckUnit], code: int, message: str | None
