@@ -44,6 +44,11 @@ SEND_SHARE: Final = 1 / 3
 """Share of the lock after which a mark is sent without a poll."""
 URGENT_SHARE: Final = 1 / 3
 """Share of the lock at its end in which marks are sent at once."""
+OLD_SHARE: Final = SEND_SHARE + URGENT_SHARE
+"""Share of the lock at its end in which a mark is as old as one at the begin of this share.
+
+So it is due when the urgent share begins.
+"""
 
 
 def are_range(records: Sequence[ConsumerRecord[Any, Any]], first: int, last: int) -> bool:
@@ -207,8 +212,10 @@ class Locks:
             return False
         with self._lock:
             now = self.clock()
-            if hold.records.mark_held(offset, hold, type, now, before=self._before()):
-                self._note_urgency(hold.deadline_of(offset), now)
+            seconds = self.seconds
+            if hold.records.mark_held(offset, hold, type, now, before=seconds * OLD_SHARE):
+                if hold.deadline - now < seconds * URGENT_SHARE:  # unless it is renewed
+                    self._note_urgency(hold.deadline_of(offset), now)
                 return True
             return self._mark_late(offset, hold, type, now)
 
@@ -217,7 +224,7 @@ class Locks:
         with self._lock:
             now = self.clock()
             self._note_urgency(hold.deadline, now)
-            return hold.records.mark_whole(hold, type, now, before=self._before())
+            return hold.records.mark_whole(hold, type, now, before=self.seconds * OLD_SHARE)
 
     def mark_rest(self, holds: Mapping[int, Hold], type: Acknowledgement) -> None:
         """Mark the offsets that have no mark yet, as :meth:`mark` does."""
@@ -230,17 +237,10 @@ class Locks:
                         self._mark_late(offset, hold, type, now)
                 elif records.mark_of(offset) is None and not records.is_sent(offset):
                     if now < (deadline := hold.deadline_of(offset)):
-                        records.mark({offset: type}, min(now, deadline - self._before()))
+                        records.mark({offset: type}, min(now, deadline - self.seconds * OLD_SHARE))
                         self._note_urgency(deadline, now)
                     else:
                         self._mark_late(offset, hold, type, now)
-
-    def _before(self) -> float:
-        """Return how long before its deadline the age of a mark begins at the latest, in seconds.
-
-        Then it is due when the last share of its lock begins.
-        """
-        return self.seconds * (SEND_SHARE + URGENT_SHARE)
 
     def _note_urgency(self, deadline: float, now: float) -> None:
         if deadline - now < self.seconds * URGENT_SHARE:

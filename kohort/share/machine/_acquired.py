@@ -391,7 +391,9 @@ class AcquiredRecords:
         deadline = hold.deadline_of(offset) if hold.renewed else hold.deadline
         if now >= deadline:
             return False
-        at = min(now, deadline - before)
+        at = deadline - before
+        if now < at:
+            at = now
         if not self.marks or at < self._marked_at:
             self._marked_at = at
         self.marks[offset] = type
