@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from kohort import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kohort import KafkaAdminClient, KafkaConsumer, ShareConsumer, TopicPartition
 from kohort.cli import main
 from kohort.cli.groups._top import Look, Row, rows_of, screen
 from kohort.errors import KafkaError
@@ -72,6 +72,27 @@ def test_rates_are_what_was_committed_and_produced() -> None:
         assert (found["billing"].lag, found["billing"].members) == (20, 0)
         assert (found["new"].read, found["new"].new) == (None, None)
         assert rows_of(after, after)[0].read is None
+
+
+def test_rate_of_a_share_group_counts_records_behind_an_unfinished_one() -> None:
+    with Cluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", [b"x"] * 10)
+        with ShareConsumer(
+            "orders",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="workers",
+            acknowledgement="explicit",
+            start="earliest",
+        ) as consumer:
+            first, *others = consumer.poll(timeout_ms=60_000)[FIRST]
+            consumer.accept(others.pop())
+            assert consumer.commit() == {}
+            before = look(cluster, 100.0, "workers")
+            consumer.accept(*others)
+            assert consumer.commit() == {}
+            (row,) = rows_of(before, look(cluster, 104.0, "workers"))
+            assert (row.read, row.lag) == (2.0, 1)
+            consumer.release(first)
 
 
 @pytest.mark.parametrize(

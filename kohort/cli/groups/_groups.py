@@ -30,8 +30,8 @@ REFUSED, ABOVE = 3, 4
 """Exit statuses: the group does not allow the change, and a lag is above the limit."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _OF_MEMBERS = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
-_SHARE = "share"
-WITH_LAG = ("classic", "consumer", _SHARE)
+SHARE = "share"
+WITH_LAG = ("classic", "consumer", SHARE)
 """Types of groups whose lag the brokers know."""
 DESCRIPTION = """\
 Without a name, list all groups with their lag. With a name, show the members of a group and its
@@ -158,7 +158,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("--to, --execute and --save need `groups reset G`")
     if action is _reset and options.to is None:
         parser.error("groups reset needs --to")
-    if action is _reset and options.type not in (None, [_SHARE]):
+    if action is _reset and options.type not in (None, [SHARE]):
         parser.error("groups reset takes --type share, for a share group that does not exist yet")
     if action is not _history.run and (
         options.since
@@ -274,7 +274,7 @@ def _unknown(groups: dict[str, GroupLag]) -> Iterator[str]:
     """Yield a sentence for each share group with records whose age is unknown."""
     for name, lag in groups.items():
         unknown = [each.records or 0 for each in lag.partitions.values() if each.seconds is None]
-        if unknown and lag.group.type == _SHARE:
+        if unknown and lag.group.type == SHARE:
             number_of = f"{sum(unknown):,}" if any(unknown) else "its"
             yield (
                 f"{name}: the age of {number_of} records is unknown, because it is a share group. "
@@ -323,7 +323,7 @@ def _shown(lag: GroupLag) -> str:
     if lag.partitions:
         rows = [_row(tp, each) for tp, each in lag.partitions.items()]
         headings = _HEADINGS
-        if group.type == _SHARE:  # each partition belongs to all members that have it
+        if group.type == SHARE:  # each partition belongs to all members that have it
             owner = headings.index("OWNER")
             headings = ("PARTITION", "START", *headings[2:owner], *headings[owner + 1 :])
             rows = [[*row[:owner], *row[owner + 1 :]] for row in rows]
@@ -433,7 +433,7 @@ def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str
     if options.json:
         print(plan.to_json())
     elif options.execute:
-        undo = _undo_commands(plan, options.save, is_share=plan.type == _SHARE)
+        undo = _undo_commands(plan, options.save, is_share=plan.type == SHARE)
         print("\n".join(["", "The offsets are reset.", *undo]))
     else:
         print("\n" + wrapped(_next_step(plan)))
@@ -532,7 +532,7 @@ def _deletion(group: str, partitions: list[TopicPartition], *, is_share: bool) -
 def _is_share(admin: KafkaAdminClient, group: str, timeout_ms: float) -> bool:
     """True if a group exists and is a share group."""
     found = admin.describe_groups([group], timeout_ms)
-    return group in found and found[group].type == _SHARE
+    return group in found and found[group].type == SHARE
 
 
 def _delete(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str]) -> int:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli.common import _client
 from kohort.cli.common._numbers import above_zero, whole_above_zero
 from kohort.cli.common._tables import duration, number, render
-from kohort.cli.groups._groups import WITH_LAG, errors_within
+from kohort.cli.groups._groups import SHARE, WITH_LAG, errors_within
 from kohort.errors import GroupIdNotFoundError, KafkaError
 from kohort.types import NamedTuple, escaped
 
 if TYPE_CHECKING:
     from kohort import KafkaAdminClient
-    from kohort.admin import GroupLag
+    from kohort.admin import GroupLag, PartitionLag
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -39,8 +39,8 @@ WINDOW = 15.0
 SHORTEST_NAME = 12
 DESCRIPTION = """\
 Show groups by their lag, again and again until Ctrl-C, or --count times. READ/S is the number of
-records that a group commits per second, and NEW/S the number that its partitions get. Both are
-averages of about 15 seconds, or of the time between two looks if that is longer.
+records that a group commits or acknowledges per second, and NEW/S the number that its partitions
+get. Both are averages of about 15 seconds, or of the time between two looks if that is longer.
 
 A terminal shows the last look. A pipe gets all looks as text, or with --json as an object on each
 line.
@@ -71,7 +71,7 @@ class Row(NamedTuple):
     lag: int | None
     seconds: float | None
     read: float | None
-    """Records per second that the group has committed, None without two looks."""
+    """Records per second that the group has done, None without two looks."""
     new: float | None
     """Records per second that its partitions have got."""
     error: str | None = None
@@ -190,7 +190,8 @@ def rows_of(before: Look, after: Look, order: str = "lag") -> list[Row]:
                 for tp, at in lag.partitions.items()
                 if tp in former.partitions
             ]
-            read = _grown((one.committed, two.committed) for one, two in pairs) / seconds
+            done = _done_in_queue if lag.group.type == SHARE else _committed
+            read = _grown((done(one), done(two)) for one, two in pairs) / seconds
             new = _grown((one.end, two.end) for one, two in pairs) / seconds
         group = lag.group
         members = len(group.members)
@@ -201,6 +202,15 @@ def rows_of(before: Look, after: Look, order: str = "lag") -> list[Row]:
     for name, failure in after.errors.items():
         rows.append(Row(name, *(None,) * 7, error=str(failure)))
     return sorted(rows, key=lambda row: (ORDERS[order](row), row.group))
+
+
+def _committed(at: PartitionLag) -> int | None:
+    return at.committed
+
+
+def _done_in_queue(at: PartitionLag) -> int | None:
+    """Return how many records of a log are done. The start of a share group may lag behind."""
+    return None if at.records is None else at.end - at.records
 
 
 def _grown(offsets: Iterable[tuple[int | None, int | None]]) -> int:
