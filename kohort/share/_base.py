@@ -270,7 +270,7 @@ class ShareBase(DriverOwner):
     def _commit_plan(self, timeout_ms: float | None) -> Plan[None]:
         seconds = _arguments.timeout_seconds(timeout_ms)
         timeout = self._driver.request_seconds if seconds is None else seconds
-        return self._plan(lambda client: client.commit(timeout), timeout)
+        return self._plan(lambda client: client.commits.commit(timeout), timeout)
 
     def _group_configs_plan(self, seconds: float) -> Plan[dict[str, str | None]]:
         """Return a call that reads the configs of the group by name."""
@@ -304,7 +304,8 @@ class ShareBase(DriverOwner):
                 queue.add_commit_callback(called)
             finish(error)
 
-        self._driver.call_soon(partial(client.start_commit, self._driver.request_seconds, finished))
+        seconds = self._driver.request_seconds
+        self._driver.call_soon(partial(client.commits.start, seconds, finished))
 
     def _polling(self) -> PollBlock:
         """Be inside a step of an iteration, which no observer sees."""

@@ -34,13 +34,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from kohort.consumer.engine._observed import Observed
 from kohort.coordinator_client.machine._error_code_actions import error_for
 from kohort.errors import (
-    ConsumerClosedError,
     ErrorCode,
     KafkaError,
-    KafkaTimeoutError,
     UnsupportedVersionError,
     broker_error,
 )
@@ -53,6 +50,7 @@ from kohort.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from kohort.share.client._commits import Commits
 from kohort.share.client._leader_task import LeaderTask
 from kohort.share.client._leaders import AssignedLeaders
 from kohort.share.client._locks import SEND_SHARE, Fetched, Locks
@@ -79,7 +77,6 @@ from kohort.transport import (
     OneShot,
     TaskSignal,
     callback_loop,
-    in_seconds,
     start_soon,
     with_principal,
 )
@@ -122,8 +119,6 @@ class ShareClient:
         locks.clock = engine.callback_queue.clock  # that of the loop, which runs now
         self.errors: deque[KafkaError] = deque()
         """Errors that the next polls raise."""
-        self._commits: deque[tuple[float, Callable[[KafkaError | None], None]]] = deque()
-        """Commits to begin: their timeout, and the function to call at the end."""
         self._leaders = AssignedLeaders(self._cluster, self.membership)
         self._sessions: dict[int, ShareSession] = {}
         self._leader_tasks: dict[int, LeaderTask] = {}
@@ -136,7 +131,7 @@ class ShareClient:
         """Leaders whose latest response had no records. They are asked for one."""
         self._latest = -1
         """The leader that got the latest fetch."""
-        self._waiting = self._flushing = 0
+        self._waiting = 0
         self.wanted_until: float = -math.inf
         """Time until which a poll of another thread waits for records, set by that thread."""
         self.notify_caller: Callable[[], object] = _nothing
@@ -153,6 +148,7 @@ class ShareClient:
         self._started = OneShot(loop)
         self._answer_signal = TaskSignal(loop)
         """Notified after each response, for the calls that wait."""
+        self.commits: Commits = Commits(engine, locks, self._signal, self._answer_signal)
         self._tasks: TaskGroup | None = None
 
     # -- state --------------------------------------------------------------------------------
@@ -259,66 +255,14 @@ class ShareClient:
         """Let the waiting calls look at their conditions again."""
         self._notify_callers()
 
-    async def commit(self, timeout: float) -> None:
-        """Send what is marked, and wait for the answers.
-
-        Raise KafkaTimeoutError if they do not come in time. They are still noted then.
-        """
-        partitions, observe = self.locks.unsettled(), self._engine.offset_requests.observe
-        end = observe() if partitions and observe is not None else None
-        self._flushing += 1
-        try:
-            with anyio.move_on_after(timeout):
-                await self._settle()
-        finally:
-            self._flushing -= 1
-        error = None
-        if not self.locks.is_settled:
-            error = KafkaTimeoutError(
-                f"acknowledgements were not answered within {in_seconds(timeout)}. They are still "
-                "sent, and the next commit() names those that fail"
-            )
-        if end is not None:
-            end(Observed(partitions), error)
-        if error is not None:
-            raise error
-
-    def start_commit(self, timeout: float, finish: Callable[[KafkaError | None], None]) -> None:
-        """Begin a commit, and call ``finish`` with its error or None, also at the end."""
-        if self._tasks is None:
-            finish(ConsumerClosedError("the consumer is closed"))
-        else:
-            # The caller is no task, so the tasks of this client start it.
-            self._commits.append((timeout, finish))
-            self._signal.notify()
-
-    async def _commit_beside(
-        self, timeout: float, finish: Callable[[KafkaError | None], None]
-    ) -> None:
-        error: KafkaError | None = ConsumerClosedError("the consumer was closed")
-        try:
-            await self.commit(timeout)
-            error = None
-        except KafkaError as caught:
-            error = caught
-        finally:
-            finish(error)
-
-    async def _settle(self) -> None:
-        while not self.locks.is_settled:
-            event = self._answer_signal.event()
-            self._signal.notify()
-            if not self.locks.is_settled:
-                await event.wait()
-
     async def close(self, timeout: float) -> None:
         """Send what is marked, release the rest, and leave the group."""
         self.member.is_closing = True
         self.locks.release_buffered()
         with anyio.move_on_after(timeout):
-            self._flushing += 1
+            self.commits.running += 1
             with anyio.move_on_after(timeout / 2):
-                await self._settle()
+                await self.commits.settle()
             while any(each.is_open or each.is_busy for each in self._sessions.values()):
                 event = self._answer_signal.event()
                 for node, session in self._sessions.items():
@@ -337,6 +281,7 @@ class ShareClient:
     async def _run(self) -> None:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            self.commits.open()
             self.member.begin(tasks)
             self._started.set()
             try:
@@ -345,9 +290,7 @@ class ShareClient:
                 self._tasks = None
                 self.notify_caller()
                 self.member.end()
-                while self._commits:
-                    _, finish = self._commits.popleft()
-                    finish(ConsumerClosedError("the consumer was closed"))
+                self.commits.close()
 
     def _report(self, error: KafkaError) -> None:
         self.errors.append(with_principal(error, self._cluster.principal))
@@ -384,9 +327,8 @@ class ShareClient:
     def _advance(self) -> None:
         """Send what is due to each leader, and begin the commits that were requested."""
         assert self._tasks is not None
-        while self._commits:
-            start_soon(self._tasks, self._commit_beside, *self._commits.popleft())
-        if self.member.is_closing and not self._flushing:
+        self.commits.begin(self._tasks)
+        if self.member.is_closing and not self.commits.running:
             return
         locks = self.locks
         now = locks.clock()
@@ -404,7 +346,7 @@ class ShareClient:
                 session = self._sessions[node] = ShareSession()
             if session.is_busy:
                 continue
-            due = None if self._flushing else now - locks.seconds * SEND_SHARE
+            due = None if self.commits.running else now - locks.seconds * SEND_SHARE
             may_fetch = fetches and node in wanted and self._pauses.get(node, now) <= now + TICK
             if self._limit is not None:
                 may_fetch = may_fetch and self._room() > 0
@@ -521,7 +463,7 @@ class ShareClient:
         finally:
             self._asked.pop(node, None)
             session.is_busy = False
-            if self._flushing or not self._looks_in_time(node):
+            if self.commits.running or not self._looks_in_time(node):
                 self._signal.notify()
             self._notify_callers()
 
