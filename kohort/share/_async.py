@@ -140,7 +140,7 @@ class AsyncShareConsumer(_base.ShareBase):
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        self._driver.life.note_left(exc_type)
+        self._note_left(exc_type)
         try:
             await self.close()
         finally:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
+from kohort.consumer.api._observers import observers
 from kohort.consumer.driver._driver import Driver, DriverOwner, Plan
 from kohort.consumer.driver._signal import ThreadSignal
 from kohort.consumer.engine._callback_queue import CommitCallback
@@ -210,6 +211,15 @@ class ShareBase(DriverOwner):
         """Records that iteration has still to return."""
         self._current: ShareRecord[Any, Any] | None = None
         """The latest record of the iteration."""
+        for observer in observers:
+            observer.opened(self)
+
+    def _note_left(self, error: type[BaseException] | None) -> None:
+        """Note the exception that left the block, before the consumer is closed."""
+        if error is not None:
+            for observer in observers:
+                observer.failing(self)
+        self._driver.life.note_left(error)
 
     def __repr__(self) -> str:
         name, driver = type(self).__name__, getattr(self, "_driver", None)

@@ -42,6 +42,10 @@ class ShareRecord(ConsumerRecord[K, V]):
         """
         return hold_of(self).deadline_of(self.offset)
 
+    def __repr__(self) -> str:
+        fields = super().__repr__().removeprefix("ConsumerRecord(").removesuffix(")")
+        return f"ShareRecord({fields}, delivery_count={self.delivery_count})"
+
 
 if not TYPE_CHECKING:
     ShareRecord = as_message_type(ShareRecord)  # freed as fast as other records

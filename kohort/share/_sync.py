@@ -155,7 +155,7 @@ class ShareConsumer(_base.ShareBase):
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        self._driver.life.note_left(exc_type)
+        self._note_left(exc_type)
         try:
             self.close()
         finally:

@@ -38,6 +38,8 @@ def test_a_thread_polls_commits_and_closes() -> None:
         with ShareConsumer("jobs", **options) as consumer:
             record = next(iter(consumer))
             assert (record.value, record.delivery_count) == (b"b", 2)
+            assert repr(record).startswith("ShareRecord(topic='jobs', partition=0, ")
+            assert repr(record).endswith(", delivery_count=2)")
             assert consumer.commit() == {}
 
 

@@ -173,7 +173,7 @@ def test_failed_test_explains_consumers_and_shows_timelines(tmp_path: Path) -> N
         """
         import pytest
 
-        from kohort import AsyncKafkaConsumer, KafkaConsumer
+        from kohort import AsyncKafkaConsumer, KafkaConsumer, ShareConsumer
 
         pytestmark = pytest.mark.kafka_cluster(topics={"t": 2})
         OPTIONS = {"group_id": "shop", "auto_offset_reset": "earliest"}
@@ -205,6 +205,12 @@ def test_failed_test_explains_consumers_and_shows_timelines(tmp_path: Path) -> N
             ) as consumer:
                 assert consumer.assignment() == set()
 
+        def test_queue(kafka_cluster):
+            with ShareConsumer(
+                "t", bootstrap_servers=kafka_cluster.bootstrap_servers, group_id="queue"
+            ) as consumer:
+                assert consumer.subscription() == set()
+
         def test_good(kafka_cluster):
             pass
         """,
@@ -214,7 +220,9 @@ def test_failed_test_explains_consumers_and_shows_timelines(tmp_path: Path) -> N
         "not trio",
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    block, fixture, coroutine = re.split(r"^_+ test_\w+.* _+$", done.stdout, flags=re.MULTILINE)[1:]
+    block, fixture, coroutine, queue = re.split(
+        r"^_+ test_\w+.* _+$", done.stdout, flags=re.MULTILINE
+    )[1:]
     assert re.search(
         r"^-+ explain\(\) of <KafkaConsumer group='shop' .* running> -+$", block, re.MULTILINE
     )
@@ -224,6 +232,7 @@ def test_failed_test_explains_consumers_and_shows_timelines(tmp_path: Path) -> N
     assert "explain() of <KafkaConsumer group='shop'" in fixture
     assert "timeline of the groups" in fixture and "the cluster is not running" in fixture
     assert "explain() of <AsyncKafkaConsumer group='shop'" in coroutine
+    assert "explain() of <ShareConsumer group='queue' topics=['t'] not started>" in queue
     for shown in (block, fixture, coroutine):
         assert "cannot be explained" not in shown
 
