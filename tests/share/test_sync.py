@@ -111,3 +111,22 @@ def test_waiting_poll_ends_by_other_threads_without_a_task(
             else:
                 assert isinstance(poll.error, error)
             assert consumer._client.wanted_until < 0
+
+
+def test_waiting_poll_gets_the_records_of_a_leader_without_a_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Cluster(topics={"jobs": 1}) as cluster:
+        cluster.produce("jobs", ["a"])
+        with ShareConsumer(
+            "jobs",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="workers",
+            start="earliest",
+        ) as consumer:
+            consumer.poll(timeout_ms=2)
+            while not consumer.assignment():
+                consumer.commit()  # it joins, and makes no request of the leader
+            found = consumer.poll(timeout_ms=60_000)
+            assert [each.value for records in found.values() for each in records] == [b"a"]
+    assert not [each for each in caplog.records if each.name == "asyncio"]

@@ -228,14 +228,23 @@ class ShareClient:
     def look_for_poll(self) -> None:
         """Begin what is due for a poll of another thread, or notify it that nothing is.
 
-        It makes a call then, which does all else.
+        It makes a call then, which does all else. This runs in a callback, where anyio starts no
+        tasks. So the task that looks does what needs new ones.
         """
         is_member = self.membership.topics == self.topics and not self.membership.has_failed
         if self._tasks is None or not is_member or self._has_answer():
             self.notify_caller()
         else:
             self._limit, self._is_asked = self.limit, False
-            self._advance()
+            wanted, tasks = self._leaders.current(), self._leader_tasks.keys()
+            if (
+                wanted is None
+                or self._commits
+                or not tasks >= wanted.keys() | self._sessions.keys()
+            ):
+                self._signal.notify()
+            else:
+                self._advance()
 
     def _has_answer(self) -> bool:
         """Return True if a poll has nothing to wait for."""

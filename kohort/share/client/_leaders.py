@@ -18,12 +18,19 @@ class AssignedLeaders:
         self._known: tuple[ClusterMetadata, frozenset[IdPartition], ByNode] | None = None
         """The result for some metadata and an assignment, if each partition has a leader."""
 
+    def current(self) -> ByNode | None:
+        """Return the result of by_node() if it is known and each partition has a leader."""
+        if (known := self._known) is not None:
+            metadata, assignment, found = known
+            if metadata is self._cluster.metadata and assignment is self._membership.assignment:
+                return found
+        return None
+
     def by_node(self) -> ByNode:
         """Return the partitions with a leader by its node. For the others, refresh the metadata."""
+        if (current := self.current()) is not None:
+            return current
         metadata, assignment = self._cluster.metadata, self._membership.assignment
-        if (known := self._known) is not None:
-            if known[0] is metadata and known[1] is assignment:
-                return known[2]
         self._known = None
         found: dict[int, set[IdPartition]] = {}
         is_complete = True
