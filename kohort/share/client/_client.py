@@ -239,7 +239,7 @@ class ShareClient:
             wanted, tasks = self._leaders.current(), self._leader_tasks.keys()
             if (
                 wanted is None
-                or self._commits
+                or self.commits.has_requests
                 or not tasks >= wanted.keys() | self._sessions.keys()
             ):
                 self._signal.notify()

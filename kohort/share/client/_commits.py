@@ -85,6 +85,11 @@ class Commits:
         """Take commits, until :meth:`close`."""
         self._is_open = True
 
+    @property
+    def has_requests(self) -> bool:
+        """True if commits are to begin, which takes tasks."""
+        return bool(self._waiting)
+
     def begin(self, tasks: TaskGroup) -> None:
         """Begin the commits that were started."""
         while self._waiting:
