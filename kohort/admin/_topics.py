@@ -528,7 +528,7 @@ def _config_error(
             f"{what} of settings of {resource.type} {resource.name!r} failed with "
             f"{error_name(code)}: this client needs {operation} on the cluster. Grant it",
         )
-    if resource.type == "group" and code == ErrorCode.INVALID_REQUEST:
+    if resource.type == "group" and resource.name and code == ErrorCode.INVALID_REQUEST:
         return broker_error(
             ErrorCode.UNSUPPORTED_VERSION,
             f"{what} of settings of group {escaped(resource.name)!r} failed: the brokers have no "

@@ -47,6 +47,7 @@ HEARTBEAT_INTERVAL = f"consumer.{_HEARTBEAT}"
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 _STANDBY = "streams.num.standby.replicas"
 _LETTERS = "errors.deadletterqueue.topic.name"
+_SHARE = "share."
 _RESET, _ISOLATION = "share.auto.offset.reset", "share.isolation.level"
 
 GROUP_SETTINGS: Mapping[str, GroupSetting] = {
@@ -98,6 +99,13 @@ def group_configs_problem(
         if name not in configs:
             continue
         value = configs[name]
+        if name.startswith(_SHARE) and setting.lowest and setting.highest:
+            low, high = (int(broker_value(each)) for each in (setting.lowest, setting.highest))
+            if not low <= int(value) <= high:
+                return f"{name} must be in the range {low} to {high} inclusive."
+            continue
+        if name == _LETTERS and value.startswith("__"):
+            return f"{name}: DLQ topic name must not start with '__'"
         if setting.lowest and int(value) < int(broker_value(setting.lowest)):
             return f"{name} must be greater than or equal to {setting.lowest}"
         if setting.highest and int(value) > int(broker_value(setting.highest)):
@@ -118,13 +126,14 @@ def _type_problem(setting: GroupSetting, value: str) -> str | None:
     if setting.type is ConfigType.BOOLEAN:
         valid = is_valid(setting.type, value)
         return None if valid else "Expected value to be either true or false"
-    if setting.name == _LETTERS and value.startswith("__"):
-        return "DLQ topic name must not start with '__'"
     if setting.type in (ConfigType.STRING, ConfigType.LIST):
         return None
     if not is_valid(setting.type, value):
         return "Not a number of type INT"
-    return _limit_problem(broker_settings()[setting.synonym or ""], int(value))
+    limits = broker_settings()[setting.synonym or ""]
+    if setting.name.startswith(_SHARE):  # their range is checked later, and its error has both ends
+        limits = limits._replace(maximum=None)
+    return _limit_problem(limits, int(value))
 
 
 def _limit_problem(broker: BrokerSetting, number: int) -> str | None:

@@ -180,6 +180,22 @@ REFUSED = [
         "read_committed, read_uncommitted",
     ),
     (
+        "share.session.timeout.ms",
+        "44999",
+        "share.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
+    ),
+    (
+        "share.delivery.count.limit",
+        "300",
+        "share.delivery.count.limit must be in the range 2 to 10 inclusive.",
+    ),
+    (
+        "share.delivery.count.limit",
+        "1",
+        "Invalid value {1} for configuration {0}: Value must be at least 2",
+    ),
+    ("errors.deadletterqueue.topic.name", "__x", "{0}: DLQ topic name must not start with '__'"),
+    (
         "streams.num.standby.replicas",
         "9",
         "streams.num.standby.replicas must be less than or equal to "
