@@ -156,6 +156,9 @@ def test_deleted_starts_have_a_way_back(
     assert run(cluster, *undo) == 0
     assert start_of(cluster) == 3
     capsys.readouterr()
+    assert run(cluster, "delete-offsets", "workers", "--topic", "jobs", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"deleted": {"jobs": None}, "before": {"jobs:0": 3}}
     assert run(cluster, "delete-offsets", "workers", "--topic", "nothing") == 1
     assert "nothing" in capsys.readouterr().err
 

@@ -7,9 +7,10 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli.common import _client, _settings
@@ -567,25 +568,33 @@ def _delete_starts(options: argparse.Namespace, admin: KafkaAdminClient, group: 
     topics: list[str] = list(dict.fromkeys(options.topic))
     before = admin.list_share_group_offsets(group, timeout_ms)[group]
     results = admin.delete_share_group_offsets(group, topics, timeout_ms)
-    status = _report(options, "offsets of", {topic: topic for topic in topics}, results)
-    starts = ",".join(
-        f"{tp.topic}:{tp.partition}={at.start}"
+    starts = {
+        f"{tp.topic}:{tp.partition}": at.start
         for tp, at in before.items()
         if tp.topic in results and at.start is not None
-    )
+    }
+    shown = {topic: topic for topic in topics}
+    status = _report(options, "offsets of", shown, results, {"before": starts})
     if starts and not options.json:
-        print(undo_text("reset", group, "--to", starts, "--execute"))
+        target = ",".join(f"{place}={start}" for place, start in starts.items())
+        print(undo_text("reset", group, "--to", target, "--execute"))
     return status
 
 
-def _report(options: argparse.Namespace, what: str, names: dict[Any, str], results: Any) -> int:
+def _report(
+    options: argparse.Namespace,
+    what: str,
+    names: dict[Any, str],
+    results: Any,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> int:
     """Print the result of each resource. Return 1 if one failed, or 3 if members refuse all."""
     if options.json:
         found = {
             text: str(results.errors[key]) if key in results.errors else None
             for key, text in names.items()
         }
-        print(json.dumps({"deleted": found}, indent=1))
+        print(json.dumps({"deleted": found, **more}, indent=1))
     for key, text in names.items():
         if key in results.errors:
             print(f"kohort groups: {results.errors[key]}", file=sys.stderr)
