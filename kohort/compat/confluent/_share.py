@@ -172,7 +172,8 @@ class ShareConsumer:
         try:
             self._native = NativeConsumer(on_error=self._note_damage, **options.keywords)
         except UnsupportedOptionError as error:
-            name, _, rest = str(error).partition(" ")
+            text = str(error).replace('Use start="earliest", or set', "Set")  # it has no start
+            name, _, rest = text.partition(" ")
             text = f"Failed to create share consumer: {name.replace('_', '.')} {rest}"
             raise ValueError(text) from None
         except InvalidOptionError as error:
