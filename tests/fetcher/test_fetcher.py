@@ -254,16 +254,39 @@ class TestLongPolls:
             assert anyio.current_time() - began < 100 * (work + 3 * cluster.delay)
 
     @virtual_time
-    async def test_watermark_beyond_the_records_causes_few_fetches(self) -> None:
+    @pytest.mark.parametrize("moment", [0.03, 0.1, 0.25])
+    async def test_watermark_beyond_the_records_causes_few_fetches(self, moment: float) -> None:
+        """The broker has no record below it, as after a deletion of the last ones."""
         cluster = FakeCluster()
         cluster.add(T0)
         add_filled(cluster, T1, 3)
         cluster.logs[T1].end = 1000
         async with consuming(cluster, owning(T0, T1), max_partition_fetch_bytes=1) as consumer:
             await consumer.read(30)
+            await anyio.sleep(moment)
+            consumer.seek(T1, 30)  # during a long poll of the main connection
+            await anyio.sleep(1)
             before = len(cluster.fetches)
-            await anyio.sleep(10)
-            assert len(cluster.fetches) - before < 10 / 0.02
+            await anyio.sleep(20)
+            purposes = [purpose for _, purpose, _ in cluster.fetches[before:]]
+            assert len(purposes) < 150
+            assert purposes.count("fetch-side") < 10
+
+    @virtual_time
+    async def test_a_refused_extra_connection_delays_a_backlog_once_only(self) -> None:
+        cluster = FakeCluster()
+        cluster.delay = 0.001
+        cluster.failing.add((1, "fetch-side"))
+        cluster.add(T0)
+        add_filled(cluster, T1, 100)
+        options = {"max_partition_fetch_bytes": 1}
+        async with consuming(cluster, owning(T0, T1), **options) as consumer:
+            read = 0
+            while read < 1000:
+                for offsets in (await consumer.poll(timeout=30)).values():
+                    read += len(offsets)
+                await anyio.sleep(0.003)
+        assert [purpose for _, purpose, _ in cluster.fetches].count("fetch-side") == 1
 
     @virtual_time
     async def test_full_partition_finds_a_free_connection_when_it_has_room(self) -> None:

@@ -316,16 +316,16 @@ def fetch_over_two_connections() -> Iterator[None]:
 @contextmanager
 def keep_partitions_of_parallel_connections() -> Iterator[None]:
     """Fetch what is behind over parallel connections, also after a revocation."""
-    find: Callable[..., list[PartitionRequest]] = NodeConnections.requests_behind
+    find: Callable[..., Iterator[PartitionRequest]] = NodeConnections.requests_behind
     kept: WeakKeyDictionary[NodeConnections, dict[TopicPartition, PartitionRequest]]
     kept = WeakKeyDictionary()
 
     def found(
         connections: NodeConnections, ready: Mapping[TopicPartition, PartitionRequest]
-    ) -> list[PartitionRequest]:
+    ) -> Iterator[PartitionRequest]:
         requests = kept.setdefault(connections, {})
         requests |= {each.topic_partition: each for each in find(connections, ready)}
-        return list(requests.values())
+        return iter(list(requests.values()))
 
     with patch.object(NodeConnections, "requests_behind", found):
         yield

@@ -24,7 +24,9 @@ until a response has records.
 
 A partition that is behind has records at the broker, so its fetch returns at once. When it has room
 while the main connection fetches partitions at their ends only, the extra connection fetches it
-without delay. So one partition with a backlog does not wait for many without.
+without delay. So one partition with a backlog does not wait for many without. A broker may have no
+records below its watermark, so an empty response ends this, and a failed connection does for a
+while.
 
 Records end a long poll at once, so its length costs no latency. Each fetch costs CPU time. While no
 value of ``fetch_max_wait_ms`` is given, the long poll of the main connection is 0.5 s at first. It
@@ -42,7 +44,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kohort.config import FetchConfig
 from kohort.fetcher.buffer._completed import CompletedFetch
-from kohort.fetcher.requests._parallel import ParallelPolicy, needed_of
+from kohort.fetcher.requests._parallel import RETRY_SECONDS, ParallelPolicy, needed_of
 from kohort.fetcher.requests._request import FetchResult, PartitionRequest
 from kohort.fetcher.requests._sessions import FetchSession
 from kohort.types import NamedTuple, TopicPartition
@@ -142,6 +144,7 @@ class NodeConnections:
         """The partitions that are behind, with their epochs."""
         self._short_poll = self._extra_poll = LONG_POLL_AFTER
         self._idle_poll = 0.0
+        self._extra_retry_at = 0.0
 
     @property
     def all(self) -> tuple[FetchConnection, ...]:
@@ -181,6 +184,11 @@ class NodeConnections:
                 else:
                     self.behind.pop(result.topic_partition, None)
 
+    def note_empty(self, connection: FetchConnection) -> None:
+        """Note that a response over this connection had nothing, whatever the watermarks say."""
+        for tp in [tp for tp in self.behind if tp in connection.session.requests]:
+            del self.behind[tp]
+
     def requests_behind(
         self, ready: Mapping[TopicPartition, PartitionRequest]
     ) -> Iterator[PartitionRequest]:
@@ -211,6 +219,8 @@ class NodeConnections:
 
     def note_parallel_failure(self, connection: FetchConnection, now: float) -> bool:
         """Remove a parallel connection that failed. Return False if it is another one."""
+        if connection is self.extra:
+            self._extra_retry_at = now + RETRY_SECONDS
         if connection not in self.parallel:
             return False
         self.parallel.remove(connection)
@@ -239,8 +249,14 @@ class NodeConnections:
             self.main.is_busy
             and not self.extra.is_busy
             and not self.is_parallel
-            and max(self.not_before, self.extra.paced_until) <= now
+            and max(self.not_before, self.extra.paced_until, self._extra_retry_at) <= now
         )
+
+    def take_extra(self, usual: float) -> ConnectionChoice:
+        """Choose the extra connection for partitions that are behind."""
+        self.note_news()
+        self._extra_poll = LONG_POLL_AFTER
+        return ConnectionChoice(self.extra, min(LONG_POLL_AFTER, usual))
 
     def is_paced(self, now: float) -> bool:
         """True if a connection waits for the pace of its fetches."""

@@ -15,13 +15,7 @@ from kohort.fetcher._retries import Retries
 from kohort.fetcher.buffer._memory import Grant
 from kohort.fetcher.buffer._partition_queues import PartitionQueues
 from kohort.fetcher.requests._candidates import Candidates, NodeCandidates
-from kohort.fetcher.requests._connections import (
-    LONG_POLL_AFTER,
-    ConnectionChoice,
-    FetchConnection,
-    LongPolls,
-    NodeConnections,
-)
+from kohort.fetcher.requests._connections import FetchConnection, LongPolls, NodeConnections
 from kohort.fetcher.requests._parallel import IDLE_SECONDS, Delivery, ParallelFetches, is_distant
 from kohort.fetcher.requests._request import FetchRequestPlan, FetchResult, PartitionRequest
 from kohort.fetcher.requests._sizes import FLIGHT_FACTOR, FetchSizes
@@ -260,9 +254,7 @@ class FetchPlanner:
                 has_new=connections.is_paced(now) and self._has_new(candidates, connections.node),
             )
             if choice.connection is None and self._is_backlog_delayed(connections, candidates, now):
-                # A short long poll, because a broker may have no records in spite of its watermark.
-                short = min(LONG_POLL_AFTER, self.long_polls.usual)
-                choice = ConnectionChoice(connections.extra, short)
+                choice = connections.take_extra(self.long_polls.usual)
             if (connection := choice.connection) is None:
                 wake_at = min(wake_at, choice.retry_at)
                 continue

@@ -344,6 +344,8 @@ class FetchSender:
             connections.note_news()
         elif now + LONG_POLL_AFTER >= connection.until:
             connections.note_idle(connection, self._planner.long_polls.longest)
+        if is_empty:
+            connections.note_empty(connection)
         if now < connection.until and is_empty:
             # An empty response before the end of the long poll must not cause a busy loop.
             # Partitions with errors have separate back-offs and must not delay the others.
