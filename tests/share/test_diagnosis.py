@@ -61,6 +61,11 @@ def test_explain_names_the_reason_at_each_step(backend: str) -> None:
             assert await member.commit() == {}
             assert await member.poll(timeout_ms=2_000) == {}
             assert "all are done, or locked by other members" in reasons(member)
+            cluster.produce(TOPIC, ["e"])
+            await poll(member, 1)
+            assert "the first lock ends in 29.5 s" in str(member.explain())
+            await anyio.sleep(31)
+            assert "the first lock ended 1.5 s ago" in str(member.explain())
         assert "is closed" in reasons(member)
 
     on_cluster(backend, scene)

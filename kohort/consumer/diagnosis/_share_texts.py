@@ -39,9 +39,13 @@ def share_lines(shares: ShareFacts) -> Iterator[str]:
         f"locks of {shares['lock_seconds']:g} s: {counted(shares['locked'], 'record')}, of which "
         f"{shares['buffered']} wait for a poll and {shares['unacknowledged']} for an "
         "acknowledgement"
-        + ("" if deadline is None else f", the first lock ends in {deadline:.1f} s")
+        + ("" if deadline is None else f", the first lock {_end_text(deadline)}")
     )
     yield (
         f"acquired {shares['acquired']}, acknowledged {shares['acknowledged']}, "
         f"acknowledgements that failed {shares['failed']}"
     )
+
+
+def _end_text(seconds: float) -> str:
+    return f"ends in {seconds:.1f} s" if seconds > 0 else f"ended {-seconds:.1f} s ago"

@@ -160,7 +160,8 @@ def action_for(api: ApiKey, code: int) -> CoordinatorAction:
 
 _HINTS: dict[int, str] = {
     E.INCONSISTENT_GROUP_PROTOCOL: "the members of the group have no assignor in common. Set one "
-    "common assignor for all members in partition_assignment_strategy",
+    "common assignor for all members in partition_assignment_strategy. If the group is a share "
+    "group, read it with a ShareConsumer, or choose another group_id",
     E.INVALID_SESSION_TIMEOUT: "session_timeout_ms is outside the broker's limits. Set it between "
     "group.min.session.timeout.ms and group.max.session.timeout.ms",
     E.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker allows. Start fewer "
