@@ -38,8 +38,7 @@ def share_lines(shares: ShareFacts) -> Iterator[str]:
     yield (
         f"locks of {shares['lock_seconds']:g} s: {counted(shares['locked'], 'record')}, of which "
         f"{shares['buffered']} wait for a poll and {shares['unacknowledged']} for an "
-        "acknowledgement"
-        + ("" if deadline is None else f", the first lock {_end_text(deadline)}")
+        "acknowledgement" + ("" if deadline is None else f", the first lock {_end_text(deadline)}")
     )
     yield (
         f"acquired {shares['acquired']}, acknowledged {shares['acknowledged']}, "
