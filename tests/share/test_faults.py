@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import Any
 from unittest.mock import patch
 
@@ -95,6 +96,21 @@ def test_a_restarted_broker_delivers_what_was_not_accepted(backend: str) -> None
             assert await member.poll(timeout_ms=60_000) == {}
 
     on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_an_absent_broker_is_logged_once(backend: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster) as member:
+            await poll(member, 1)
+            cluster.kill_broker(1)
+            assert await member.poll(timeout_ms=30_000) == {}
+            assert caplog.text.count("the session at broker 1 is lost") == 1
+            cluster.start_broker(1)
+
+    with caplog.at_level(logging.INFO, "kohort.share"):
+        on_cluster(backend, scene)
 
 
 @BACKENDS

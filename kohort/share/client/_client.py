@@ -26,6 +26,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -603,7 +604,8 @@ class ShareClient:
             self.locks.answered(node, key, code, message)
 
     def _lost(self, node: int, session: ShareSession, error: KafkaError) -> None:
-        logger.info(
+        logger.log(
+            logging.INFO if session.is_open else logging.DEBUG,  # once while a broker is away
             "[%s] the session at broker %d is lost: %s",
             self._settings.group_id,
             node,
