@@ -252,11 +252,14 @@ class ShareBase(DriverOwner):
         """Wait for records in another thread than the client, which needs no task for it.
 
         Return None if records are buffered. Otherwise a call has to wait for the seconds returned.
+        The end of the client notifies this wait, unless it came before the check of ``is_running``.
+        A call then raises the error.
         """
         client, driver, seconds = self._client, self._driver, timeout - CALL_SECONDS
         if client is None or driver.asynchronous or seconds <= 0 or client.topics != self._topics:
             return timeout
-        driver.engine.callback_queue.raise_wakeup()
+        callback_queue = driver.engine.callback_queue
+        callback_queue.raise_wakeup()
         self._answered.clear()
         clock = self._locks.clock
         until = clock() + seconds
@@ -264,10 +267,14 @@ class ShareBase(DriverOwner):
         try:
             client.wanted_until = until
             driver.call_soon(client.look_for_poll)
-            self._answered.wait(seconds)
+            if client.is_running:
+                self._answered.wait(seconds)
         finally:
             client.wanted_until = -math.inf
-        return None if self._locks.has_buffered else until - clock() + CALL_SECONDS
+        if client.is_running and self._locks.has_buffered:
+            return None
+        callback_queue.raise_wakeup()
+        return max(0.0, until - clock()) + CALL_SECONDS
 
     def _wait_plan(self, timeout: float) -> Plan[None]:
         """Return a wait for records or an error."""
@@ -275,7 +282,7 @@ class ShareBase(DriverOwner):
         async def wait(engine: Engine) -> None:
             await (await self._client_of(engine)).wait(timeout, self._limit)
 
-        return Plan(wait, (), timeout)
+        return Plan(wait, (), timeout, ends_with_caller=True)
 
     def _commit_plan(self, timeout_ms: float | None) -> Plan[None]:
         seconds = _arguments.timeout_seconds(timeout_ms)

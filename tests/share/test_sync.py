@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from kohort import ShareConsumer, ShareRecord
-from kohort.errors import ConsumerClosedError, WakeupError
+from kohort.errors import ConsumerClosedError, IllegalStateError, WakeupError
+from kohort.share.client._client import ShareClient
 from kohort.testing import Cluster
 
 
@@ -110,7 +111,113 @@ def test_waiting_poll_ends_by_other_threads_without_a_task(
                 assert not calls
             else:
                 assert isinstance(poll.error, error)
+                if error is WakeupError:
+                    assert waiting_calls(consumer) == 0
             assert consumer._client.wanted_until < 0
+
+
+def waiting_calls(consumer: ShareConsumer) -> int:
+    """Return how many waits the client has, after it has seen all that came before."""
+
+    async def count(client: ShareClient) -> int:
+        return client._waiting
+
+    # A call that is cancelled takes some rounds of the event loop.
+    return [consumer._driver.call(consumer._plan(count, 60)) for _ in range(10)][-1]
+
+
+@pytest.fixture
+def waiting() -> Iterator[tuple[Cluster, ShareConsumer]]:
+    """Return a cluster and a consumer that has polled, so that its next poll makes no call."""
+    with Cluster(topics={"jobs": 1}) as cluster:
+        cluster.produce("jobs", ["a"])
+        with ShareConsumer(
+            "jobs",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="workers",
+            start="earliest",
+        ) as consumer:
+            while not consumer.poll(timeout_ms=60_000):
+                pass
+            yield cluster, consumer
+
+
+def test_wakeup_of_the_first_poll_leaves_no_wait_behind() -> None:
+    with (
+        Cluster(topics={"jobs": 1}) as cluster,
+        ShareConsumer(
+            "jobs", bootstrap_servers=cluster.bootstrap_servers, group_id="workers"
+        ) as consumer,
+    ):
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            consumer.poll(timeout_ms=60_000)
+        assert waiting_calls(consumer) == 0
+
+
+def test_poll_of_a_process_that_was_stopped_raises_no_error(
+    waiting: tuple[Cluster, ShareConsumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, consumer = waiting
+    clock, wait, stopped = consumer._locks.clock, consumer._answered.wait, [0.0]
+
+    def wait_long(seconds: float) -> None:
+        wait(0)
+        stopped[0] += 10
+
+    monkeypatch.setattr(consumer._locks, "clock", lambda: clock() + stopped[0])
+    monkeypatch.setattr(consumer._answered, "wait", wait_long)
+    assert consumer.poll(timeout_ms=500) == {}
+    assert stopped == [10]
+
+
+@pytest.mark.parametrize("is_buffered", [False, True])
+def test_poll_raises_at_once_after_the_end_of_the_engine(
+    waiting: tuple[Cluster, ShareConsumer], monkeypatch: pytest.MonkeyPatch, is_buffered: bool
+) -> None:
+    cluster, consumer = waiting
+    thread, waits = consumer._driver.thread, []
+    assert thread is not None
+    call_soon, wait = consumer._driver.call_soon, consumer._answered.wait
+
+    def end(action: Callable[[], object]) -> None:
+        if not is_buffered:
+            thread.stop(60)
+        call_soon(action)
+
+    def wait_until_end(seconds: float) -> None:
+        waits.append(seconds)
+        wait(seconds)
+        assert consumer._locks.has_buffered
+        thread.stop(60)
+
+    if is_buffered:
+        cluster.produce("jobs", ["b"])
+    monkeypatch.setattr(consumer._answered, "wait", wait_until_end)
+    with monkeypatch.context() as patch:
+        patch.setattr(consumer._driver, "call_soon", end)
+        with pytest.raises(IllegalStateError, match="ended"):
+            consumer.poll(timeout_ms=60_000)
+    assert len(waits) == is_buffered
+
+
+def test_poll_has_its_limit_before_the_client_has_looked(
+    waiting: tuple[Cluster, ShareConsumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, consumer = waiting
+    client = consumer._client
+    assert client is not None
+    look = client.look_for_poll
+
+    def look_after_event() -> None:
+        client._advance()  # as the task that looks does
+        look()
+
+    monkeypatch.setattr(client, "look_for_poll", look_after_event)
+    cluster.produce("jobs", ["b", "c", "d"])
+    consumer._limit = 1
+    found = consumer.poll(timeout_ms=60_000)
+    assert [each.value for records in found.values() for each in records] == [b"b"]
 
 
 def test_waiting_poll_gets_the_records_of_a_leader_without_a_task(

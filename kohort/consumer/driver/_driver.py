@@ -75,6 +75,8 @@ class Plan(NamedTuple, Generic[T]):
     args: tuple[Any, ...]
     seconds: float
     """The timeout."""
+    ends_with_caller: bool = False
+    """True if a caller that WakeupError or Ctrl-C ends must leave no call behind."""
 
 
 @functools.cache

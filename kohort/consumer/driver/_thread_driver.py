@@ -198,12 +198,20 @@ class ThreadDriver(Driver):
 
     def call(self, plan: Plan[T]) -> T:
         """Make the call, and return its result."""
-        return self.call_engine(partial(plan.function, self.engine, *plan.args), plan.seconds)
+        function = partial(plan.function, self.engine, *plan.args)
+        return self.call_engine(function, plan.seconds, ends_with_caller=plan.ends_with_caller)
 
-    def call_engine(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
+    def call_engine(
+        self,
+        function: Callable[[], Awaitable[T]],
+        seconds: float,
+        *,
+        ends_with_caller: bool = False,
+    ) -> T:
         """Await ``function()``, which has the timeout ``seconds``, in the engine's event loop.
 
-        Raise KafkaTimeoutError if the thread does not respond, and IllegalStateError if it ended.
+        With ``ends_with_caller`` it is cancelled when an error ends the wait here. Raise
+        KafkaTimeoutError if the thread does not respond, and IllegalStateError if it ended.
         """
         thread = self.running_thread()
         deadline = self._deadline(seconds)
@@ -217,6 +225,10 @@ class ThreadDriver(Driver):
                     raise thread.timeout_error(seconds)
                 future.wait(min(WAIT_SLICE_SECONDS, left))
             return self._result(thread, future)
+        except BaseException:
+            if ends_with_caller and not future.done():
+                thread.cancel_call(future)
+            raise
         finally:
             del future  # its exception refers to this frame
 

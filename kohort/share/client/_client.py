@@ -164,6 +164,11 @@ class ShareClient:
         nodes = self.session_nodes()
         return bool(nodes) and self._empty.issuperset(nodes)
 
+    @property
+    def is_running(self) -> bool:
+        """True from the first call until the end of the engine. Any thread may read it."""
+        return self._tasks is not None
+
     # -- calls --------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -344,6 +349,8 @@ class ShareClient:
         now = locks.clock()
         locks.release_stale(now)
         wanted = self._leaders.by_node()
+        if now < self.wanted_until:
+            self._limit = self.limit  # a poll of another thread, which sets the limit first
         is_wanted = self._waiting or self._is_asked or now < self.wanted_until
         fetches = is_wanted and not locks.has_buffered and not self.member.is_closing
         is_exact = self._settings.acquire_mode == "record_limit"
