@@ -22,7 +22,9 @@ from kohort import KafkaAdminClient, KafkaConsumer, ShareConsumer, TopicPartitio
 from kohort.cli import main
 from kohort.cli.groups._top import Look, Row, rows_of, screen
 from kohort.errors import KafkaError
+from kohort.protocol import ApiKey
 from kohort.testing import Cluster
+from tests.admin.test_old_brokers import serve
 from tests.cli.test_tail import RUN
 
 FIRST, SECOND = ORDERS = [TopicPartition("orders", number) for number in range(2)]
@@ -93,6 +95,24 @@ def test_rate_of_a_share_group_counts_records_behind_an_unfinished_one() -> None
             (row,) = rows_of(before, look(cluster, 104.0, "workers"))
             assert (row.read, row.lag) == (2.0, 1)
             consumer.release(first)
+
+
+def test_rate_of_a_share_group_follows_its_start_without_a_lag() -> None:
+    with (
+        Cluster(topics={"orders": 1}) as cluster,
+        KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        serve(cluster, {ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 0})  # as before Kafka 4.3
+        cluster.produce("orders", [b"x"] * 10)
+        admin.reset_group_offsets("workers", 0, topics="orders", new_type="share")
+        before = look(cluster, 100.0, "workers")
+        admin.reset_group_offsets("workers", 8)
+        after = look(cluster, 104.0, "workers")
+        (row,) = rows_of(before, after)
+        assert (row.read, row.new, row.lag) == (2.0, 0.0, None)
+        admin.delete_share_group_offsets("workers", "orders").raise_errors()
+        (row,) = rows_of(after, look(cluster, 108.0, "workers"))
+        assert row.read is None
 
 
 @pytest.mark.parametrize(

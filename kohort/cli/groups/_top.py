@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kohort.admin import GroupLag, PartitionLag
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    _Pair = tuple[int | None, int | None]
 
 INTERVAL = 5.0
 """Seconds between two looks without --interval."""
@@ -71,7 +72,7 @@ class Row(NamedTuple):
     lag: int | None
     seconds: float | None
     read: float | None
-    """Records per second that the group has done, None without two looks."""
+    """Records per second that the group has done, None if no partition is known in two looks."""
     new: float | None
     """Records per second that its partitions have got."""
     error: str | None = None
@@ -191,8 +192,8 @@ def rows_of(before: Look, after: Look, order: str = "lag") -> list[Row]:
                 if tp in former.partitions
             ]
             done = _done_in_queue if lag.group.type == SHARE else _committed
-            read = _grown((done(one), done(two)) for one, two in pairs) / seconds
-            new = _grown((one.end, two.end) for one, two in pairs) / seconds
+            read = _rate_of([done(one, two) for one, two in pairs], seconds)
+            new = _rate_of([(one.end, two.end) for one, two in pairs], seconds)
         group = lag.group
         members = len(group.members)
         error = next(errors_within(lag), None)
@@ -204,26 +205,32 @@ def rows_of(before: Look, after: Look, order: str = "lag") -> list[Row]:
     return sorted(rows, key=lambda row: (ORDERS[order](row), row.group))
 
 
-def _committed(at: PartitionLag) -> int | None:
-    return at.committed
+def _committed(one: PartitionLag, two: PartitionLag) -> _Pair:
+    return one.committed, two.committed
 
 
-def _done_in_queue(at: PartitionLag) -> int | None:
-    """Return how many records of a log are done. The start of a share group may lag behind."""
-    return None if at.records is None else at.end - at.records
+def _done_in_queue(one: PartitionLag, two: PartitionLag) -> _Pair:
+    """Return how many records of a log were done. The start of a share group may lag behind.
 
-
-def _grown(offsets: Iterable[tuple[int | None, int | None]]) -> int:
-    """Return the records between two offsets of each partition.
-
-    A partition counts only if both are known. An offset that was set back, and a topic that was
-    recreated, are no progress.
+    Brokers before Kafka 4.3 report nothing but the start.
     """
-    return sum(
+    if one.records is None or two.records is None:
+        return _committed(one, two)
+    return one.end - one.records, two.end - two.records
+
+
+def _rate_of(offsets: Iterable[_Pair], seconds: float) -> float | None:
+    """Return the records per second between two offsets of each partition.
+
+    A partition counts only if both are known, and without one the rate is unknown. An offset that
+    was set back, and a topic that was recreated, are no progress.
+    """
+    grown = [
         max(0, after - before)
         for before, after in offsets
         if before is not None and after is not None
-    )
+    ]
+    return sum(grown) / seconds if grown else None
 
 
 # -- output -----------------------------------------------------------------------------------
