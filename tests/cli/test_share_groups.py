@@ -174,6 +174,21 @@ def test_new_starts_have_a_way_back(cluster: Cluster, capsys: pytest.CaptureFixt
     assert {tp: at.start for tp, at in found.items()} == {JOBS: 0}
 
 
+def test_undo_after_a_deletion_makes_a_share_group(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for action, *words in (
+        ("reset", "--to", "4", "--execute"),
+        ("delete-offsets", "--topic", "jobs"),
+    ):
+        assert run(cluster, action, "workers", *words) == 0
+        undo = capsys.readouterr().out.splitlines()[-1].partition("kohort groups ")[2].split()
+        assert run(cluster, "delete", "workers") == 0
+        assert run(cluster, *undo) == 0
+        assert cluster.group("workers").type == "share"
+        capsys.readouterr()
+
+
 def test_starts_of_a_new_share_group_have_a_plan_and_a_way_back(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

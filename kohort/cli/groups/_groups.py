@@ -516,9 +516,15 @@ def _undo_commands(plan: ResetPlan, saved: str | None, *, is_share: bool) -> Ite
             for step in known
             if step.before is not None
         )
-        yield undo_text("reset", plan.group_id, "--to", offsets, "--execute")
+        yield _way_back(plan.group_id, offsets, is_share=is_share)
     if new and not is_share:
         yield _deletion(plan.group_id, new, is_share=False)
+
+
+def _way_back(group: str, offsets: str, *, is_share: bool) -> str:
+    """Return the command that resets offsets, of the same type if the group is deleted first."""
+    kind = ("--type", SHARE) if is_share else ()
+    return undo_text("reset", group, *kind, "--to", offsets, "--execute")
 
 
 def _deletion(group: str, partitions: list[TopicPartition], *, is_share: bool) -> str:
@@ -577,7 +583,7 @@ def _delete_starts(options: argparse.Namespace, admin: KafkaAdminClient, group: 
     status = _report(options, "offsets of", shown, results, {"before": starts})
     if starts and not options.json:
         target = ",".join(f"{place}={start}" for place, start in starts.items())
-        print(undo_text("reset", group, "--to", target, "--execute"))
+        print(_way_back(group, target, is_share=True))
     return status
 
 
@@ -588,7 +594,7 @@ def _report(
     results: Any,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> int:
-    """Print the result of each resource. Return 1 if one failed, or 3 if members refuse all."""
+    """Print the result of each resource. Return 1 if one failed, or 3 if only members refuse."""
     if options.json:
         found = {
             text: str(results.errors[key]) if key in results.errors else None
