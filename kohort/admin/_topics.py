@@ -528,13 +528,13 @@ def _config_error(
             f"{what} of settings of {resource.type} {resource.name!r} failed with "
             f"{error_name(code)}: this client needs {operation} on the cluster. Grant it",
         )
+    said = f" The broker's message is: {escaped(message)}" if message else ""
     if resource.type == "group" and resource.name and code == ErrorCode.INVALID_REQUEST:
         return broker_error(
             ErrorCode.UNSUPPORTED_VERSION,
             f"{what} of settings of group {escaped(resource.name)!r} failed: the brokers have no "
-            "settings of groups. They need Kafka 4.0",
+            f"settings of groups. They need Kafka 4.0.{said}",
         )
-    said = f" The broker's message is: {escaped(message)}" if message else ""
     return broker_error(
         code,
         f"{what} of settings of {resource.type} {resource.name!r} failed: "

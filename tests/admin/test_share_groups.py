@@ -189,9 +189,15 @@ async def test_missing_share_groups_are_named_with_the_version(
 @pytest.mark.parametrize("start", [None, "earliest"])
 @pytest.mark.cases(2)
 def test_share_consumer_names_the_version_that_it_needs(start: Any) -> None:
+    def refused(call: Any) -> Any:
+        response = call.error(ErrorCode.INVALID_REQUEST)
+        for result in response.results:
+            result.error_message = "Unexpected resource type GROUP"
+        return response
+
     with Cluster(topics={"jobs": 1}, share_version=0) as cluster:
         serve(cluster, KAFKA_3_9)
-        cluster.fail("DescribeConfigs", ErrorCode.INVALID_REQUEST, times=None)
+        cluster.on("DescribeConfigs", refused)
         with ShareConsumer(
             "jobs", bootstrap_servers=cluster.bootstrap_servers, group_id="w", start=start
         ) as consumer:
@@ -201,6 +207,7 @@ def test_share_consumer_names_the_version_that_it_needs(start: Any) -> None:
             group = ConfigResource("group", "w")
             error = admin.describe_configs([group]).errors[group]
             assert "no settings of groups. They need Kafka 4.0" in str(error)
+            assert str(error).endswith("The broker's message is: Unexpected resource type GROUP")
 
 
 @EACH_ADMIN
