@@ -167,12 +167,14 @@ async def _replay(
     async for letters in _letters(consumer, tps):
         posted = []
         for letter in letters:
-            origin, reason = origin_of(letter), _obstacle(letter)
+            origin = origin_of(letter)
+            reason = (
+                "it has not the headers of a dead letter" if origin is None else _obstacle(letter)
+            )
             if origin is None or reason:
                 left_out += 1
                 place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
-                text = reason or "it has not the headers of a dead letter"
-                print(f"{place} is not replayed: {text}", file=sys.stderr)
+                print(f"{place} is not replayed: {reason}", file=sys.stderr)
                 continue
             posted.append(await _post(options, producer, letter, origin))
         for each in posted:
