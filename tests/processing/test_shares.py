@@ -298,6 +298,24 @@ def test_a_drain_retries_no_record_and_gives_the_last_failure_to_the_policy() ->
     ]
 
 
+def test_a_drain_learns_that_a_record_has_slept_when_no_slot_is_left() -> None:
+    core = core_of([queued(0, deliveries=5), queued(1, deliveries=5)], failed="call")
+    last = core.take()
+    assert last is not None
+    assert core.failed(last, ValueError(), 0.0) is last
+    core.stop()
+    stuck = core.failed(last, OSError(), 0.0)  # the policy, which comes again later
+    assert stuck is not None
+    stuck.started = -3600.0
+    core.tick(0.1, 0.1)
+    assert core.given_up() == 1
+    core.has_news = False
+    assert not core.is_drained()
+    core.tick(3.0, 3.0)
+    assert core.is_drained()
+    assert core.has_news
+
+
 def test_a_stop_retries_at_once_what_the_group_would_archive() -> None:
     core = core_of([queued(0), queued(1, deliveries=5)], retries=(Retry(3, first=60.0),))
     lane = core.take()

@@ -226,7 +226,10 @@ class ShareCore(Core):
 
     def tick(self, now: float, wall: float) -> None:
         """Make lanes ready that have slept until now, renew locks, and end what takes too long."""
+        ready = len(self.ready)
         super().tick(now, wall)
+        # A drain that has no slot left for this lane ends now, and no handler would notify it.
+        self.has_news |= self.is_stopping and len(self.ready) > ready
         self._ended.extend(now for began in self._began if now - began < AHEAD_SECONDS)
         self._began.clear()
         for lane, renewed in list(self._held.items()):
