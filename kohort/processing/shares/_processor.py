@@ -84,6 +84,8 @@ class ShareSteps(Processor[Any]):
         limit = configs.get(_client.LIMIT)
         if limit is not None and limit.isdigit():
             self._shares.delivery_limit = int(limit)
+        if configs.get(_client.RENEWS) == "false":
+            self._stop_renewing(f"the group has {_client.RENEWS}=false")
         topic = configs.get(_client.LETTERS)
         if topic and isinstance(self._options.policy, DeadLetters):
             raise ConfigurationError(
@@ -143,11 +145,16 @@ class ShareSteps(Processor[Any]):
                 if not (core.is_held(tp, offset) and isinstance(error, UnsupportedVersionError)):
                     logger.info("%s", error_text(error))
                 elif core.may_renew:
-                    core.may_renew = False
-                    logger.warning(
-                        "the brokers refuse to renew locks: %s. A handler that takes longer than "
-                        "%.0f s is called again for the same record. Raise "
-                        "share.record.lock.duration.ms of the group, or let it renew",
-                        error_text(error),
-                        core.lock_seconds,
-                    )
+                    self._stop_renewing(error_text(error))
+
+    def _stop_renewing(self, why: str) -> None:
+        """Renew no more, because the brokers refuse that."""
+        core = self._shares
+        core.may_renew = False
+        logger.warning(
+            "the brokers refuse to renew locks: %s. A handler that takes longer than a lock, which "
+            "is %.0f s, is called again for the same record. Raise share.record.lock.duration.ms "
+            "of the group, or let it renew",
+            why,
+            core.lock_seconds,
+        )
