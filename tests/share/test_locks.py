@@ -467,6 +467,7 @@ def test_a_mark_during_the_release_of_the_rest_counts_or_is_refused(
     ]
 
 
+@pytest.mark.skipif(not COMPILED, reason="plain Python marks nothing without the lock")
 def test_a_range_stays_closed_while_its_marks_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     locks = Locks(Clock())
     first, second, *_ = records_of(locks, 3, 7)
