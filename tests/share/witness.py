@@ -326,8 +326,10 @@ class Witness:
                 self.violate(15, f"the lock of {what} expired {lock.deadline - now:.2f} s early")
             self._freed(key, offset, lock)
             self.figures["expired"] += 1
-            is_calm = self.world.is_calm(lock.member, lock.taken_at)
-            if is_calm and self.world.is_gap(key, offset) and not self.is_expiring:
+            is_calm = self.world.is_calm(lock.member, lock.taken_at) and not self.is_expiring
+            # Below the start of the log, a leader ignores acknowledgements.
+            is_gap = self.world.is_gap(key, offset) and offset >= self.world.log_start(key)
+            if is_calm and is_gap:
                 self.violate(11, f"{what} has no record, and its lock expired")
         self._check_start(key, life)
 
