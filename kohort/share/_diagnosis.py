@@ -109,7 +109,7 @@ def _reason(parts: ShareParts, state: str) -> str | None:
         return "this consumer has subscribed"
     if state != "unsubscribed":
         return None
-    if parts.client is None or not parts.topics:
+    if parts.client is None or not parts.topics or not parts.client.member.has_left_silent:
         return "poll() joins a group that has topics to read"
     return "it left, because max_poll_interval_ms passed without a poll(). The next one joins again"
 

@@ -107,6 +107,10 @@ def test_health_is_ready_after_the_join_and_dead_after_silence(backend: str) -> 
             assert "it left, because max_poll_interval_ms passed" in reasons(member)
             await member.poll(timeout_ms=6_000)
             assert "it left" not in reasons(member)
+            await member.unsubscribe()
+            member.subscribe([TOPIC])
+            assert "it left" not in reasons(member)
+            assert "poll() joins a group" in reasons(member)
 
     on_cluster(backend, scene)
 

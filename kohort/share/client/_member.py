@@ -94,6 +94,8 @@ class ShareMember:
         )
         self.is_closing: bool = False
         """True if no more heartbeats are sent, except the one that leaves."""
+        self.has_left_silent: bool = False
+        """True if it left because its caller was silent, and has not joined or left since."""
         self._poll_interval = PollInterval(settings.group_id, settings.max_poll_interval)
         self._signal = TaskSignal()
         self._tasks: TaskGroup | None = None
@@ -129,6 +131,7 @@ class ShareMember:
     def _leave_if_overdue(self, now: float) -> None:
         if self._has_interval() and self._poll_interval.check(now) is not None:
             self.apply(Subscribe(frozenset()))
+            self.has_left_silent = True
 
     def _has_interval(self) -> bool:
         """Note the latest poll. Return True if the next one is due for a member to stay."""
@@ -143,6 +146,8 @@ class ShareMember:
         if self.is_closing and not isinstance(event, Answered | Unanswered):
             return
         now = anyio.current_time()
+        if isinstance(event, Subscribe):
+            self.has_left_silent = False
         if isinstance(event, Tick):
             now += TICK
         for command in self.membership.handle(event, now):
