@@ -391,7 +391,7 @@ class ShareBase(DriverOwner):
         locks, client = self._locks, self._client
         if locks.has_urgent and client is not None:
             locks.has_urgent = False
-            self._driver.call_soon(client.look)
+            self._driver.call_threadsafe(client.look)
 
     def _accept_rest(self, records: list[ShareRecord[Any, Any]]) -> None:
         """Accept the records that have no mark yet."""

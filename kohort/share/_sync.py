@@ -125,7 +125,7 @@ class ShareConsumer(_base.ShareBase):
         self._driver.wakeup()
         client = self._client
         if client is not None:
-            self._driver.call_soon(client.interrupt)
+            self._driver.call_threadsafe(client.interrupt)
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Send acknowledgements, release what is not finished, and leave the group.

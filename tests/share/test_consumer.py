@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -548,3 +549,39 @@ def test_a_consumer_without_a_block_says_so_on_trio() -> None:
         assert "KafkaConsumer" not in str(caught.value)
 
     on_cluster("trio", scene)
+
+
+@BACKENDS
+@pytest.mark.parametrize("call", ["interrupt", "look"])
+def test_calls_of_other_threads_run_in_the_event_loop(backend: str, call: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        cluster.produce(TOPIC, ["a"])
+        async with consumer(cluster) as member:
+            (record,) = await poll(member, 1)
+            await anyio.sleep(0.8 * LOCK)
+            client, called, errors = member._client, [], []
+            assert client is not None
+            function = getattr(client, call)
+
+            def note() -> None:
+                called.append(threading.current_thread())
+                function()
+
+            def run() -> None:
+                try:
+                    if call == "look":
+                        member.accept(record)
+                    else:
+                        member.wakeup()
+                except RuntimeError as error:
+                    errors.append(error)
+
+            setattr(client, call, note)
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+            await anyio.sleep(1)
+            assert not errors
+            assert called == [threading.current_thread()]
+
+    on_cluster(backend, scene)

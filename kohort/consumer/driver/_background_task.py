@@ -14,7 +14,7 @@ import anyio.lowlevel
 
 from kohort.errors import IllegalStateError
 from kohort.logs import get_logger
-from kohort.transport import OneShot, running_clock
+from kohort.transport import OneShot
 
 logger = get_logger("kohort.consumer")
 
@@ -232,11 +232,16 @@ def event_loop() -> object:
 def loop_clock(loop: object) -> Callable[[], float]:
     """Return a fast function for the time of the running event loop.
 
-    The function also works in callbacks, where anyio does not always find the event loop.
+    The function also works in callbacks and other threads, where anyio does not always find the
+    event loop.
     """
     if isinstance(loop, asyncio.BaseEventLoop) and type(loop).time is asyncio.BaseEventLoop.time:
         return time.monotonic
-    return running_clock()
+    if isinstance(loop, asyncio.AbstractEventLoop):
+        return loop.time
+    import trio  # installed, because its event loop is running
+
+    return trio.lowlevel.current_clock().current_time
 
 
 def make_background_task(what: str, *, in_block: bool) -> BackgroundTask:

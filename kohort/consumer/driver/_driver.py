@@ -190,6 +190,10 @@ class Driver:
         if self.life.is_started:
             self.engine.callback_queue.engine_loop.call_soon(action)
 
+    def call_threadsafe(self, action: Callable[[], object]) -> None:
+        """Do as :meth:`call_soon` does, from any thread and signal handler."""
+        self.call_soon(action)
+
     def end_auto_commit(self) -> None:
         """Commit nothing automatically from now on, because another part does."""
         self.engine.auto_commit.is_enabled = False

@@ -239,8 +239,12 @@ class TaskDriver(Driver):
     def wakeup(self) -> None:
         """Let a waiting call raise WakeupError. Any thread and signal handler may call it."""
         self.engine.callback_queue.request_wakeup()
+        self.call_threadsafe(self._signal.notify)
+
+    def call_threadsafe(self, action: Callable[[], object]) -> None:
+        """Do as :meth:`call_soon` does, from any thread and signal handler."""
         if self.background_task is not None:
-            self.background_task.call_soon(self._signal.notify)
+            self.background_task.call_soon(action)
 
     async def _close_pending(self) -> None:
         assert self.life.close_request is not None
