@@ -403,7 +403,8 @@ class Witness:
     def _write_letters(
         self, original: Any, letters: Any, node: Any, key: ShareKey, given: Sequence[Letter]
     ) -> None:
-        life = self.shared[key].life
+        # A leader that loads a share-partition repeats what its predecessor could not archive.
+        life = self._life(self.world.leader(node.id), key)
         for offset, _, _ in given:
             self.figures["letters"] += 1
             if life is not None and offset in life.lettered:
