@@ -48,13 +48,16 @@ def collect(
         found = measure(case)
         shares.append(others.share())
         shown = ", ".join(f"{name} {short(value)}" for name, value in found.items())
-        name_of_case = ", ".join(map(str, case)) if type(case) is tuple else case
-        print(f"round {number}, {name_of_case}: {shown}; others {shares[-1]:.0f} %", flush=True)
+        print(f"round {number}, {_text(case)}: {shown}; others {shares[-1]:.0f} %", flush=True)
         for name, value in found.items() if number else ():
             figures[case, name].append(value)
         if time.monotonic() > until:
             break
     return figures, shares
+
+
+def _text(case: object) -> str:
+    return ", ".join(str(part) for part in case) if type(case) is tuple else str(case)
 
 
 def spread(values: Sequence[float]) -> str:
