@@ -282,7 +282,7 @@ class ShareBase(DriverOwner):
         async def wait(engine: Engine) -> None:
             await (await self._client_of(engine)).wait(timeout, self._limit)
 
-        return Plan(wait, (), timeout, ends_with_caller=True)
+        return Plan(wait, (), timeout, is_wait=True)
 
     def _commit_plan(self, timeout_ms: float | None) -> Plan[None]:
         seconds = _arguments.timeout_seconds(timeout_ms)

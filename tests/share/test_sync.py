@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kohort import ShareConsumer, ShareRecord
+from kohort.consumer.driver import _thread_driver
 from kohort.errors import ConsumerClosedError, IllegalStateError, WakeupError
 from kohort.share.client._client import ShareClient
 from kohort.testing import Cluster
@@ -169,6 +170,27 @@ def test_poll_of_a_process_that_was_stopped_raises_no_error(
     monkeypatch.setattr(consumer._answered, "wait", wait_long)
     assert consumer.poll(timeout_ms=500) == {}
     assert stopped == [10]
+
+
+def test_poll_of_a_thread_without_cpu_time_returns_nothing(
+    waiting: tuple[Cluster, ShareConsumer],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, consumer = waiting
+    monkeypatch.setattr(_thread_driver, "OVERRUN_SECONDS", 0.1)
+    gate, is_blocked = threading.Event(), threading.Event()
+
+    def block() -> None:
+        is_blocked.set()
+        gate.wait(60)
+
+    consumer._driver.call_soon(block)
+    assert is_blocked.wait(60)
+    assert consumer.poll(timeout_ms=5) == {}
+    assert "the consumer thread did not respond" in caplog.text
+    gate.set()
+    assert waiting_calls(consumer) == 0
 
 
 @pytest.mark.parametrize("is_buffered", [False, True])

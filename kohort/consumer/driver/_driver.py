@@ -75,8 +75,8 @@ class Plan(NamedTuple, Generic[T]):
     args: tuple[Any, ...]
     seconds: float
     """The timeout."""
-    ends_with_caller: bool = False
-    """True if a caller that WakeupError or Ctrl-C ends must leave no call behind."""
+    is_wait: bool = False
+    """True for a wait that may end without a result. An error of its caller ends it, too."""
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer.driver._callback_runner import CallbackRunner, run_inline
@@ -199,19 +199,15 @@ class ThreadDriver(Driver):
     def call(self, plan: Plan[T]) -> T:
         """Make the call, and return its result."""
         function = partial(plan.function, self.engine, *plan.args)
-        return self.call_engine(function, plan.seconds, ends_with_caller=plan.ends_with_caller)
+        return self.call_engine(function, plan.seconds, is_wait=plan.is_wait)
 
     def call_engine(
-        self,
-        function: Callable[[], Awaitable[T]],
-        seconds: float,
-        *,
-        ends_with_caller: bool = False,
+        self, function: Callable[[], Awaitable[T]], seconds: float, *, is_wait: bool = False
     ) -> T:
         """Await ``function()``, which has the timeout ``seconds``, in the engine's event loop.
 
-        With ``ends_with_caller`` it is cancelled when an error ends the wait here. Raise
-        KafkaTimeoutError if the thread does not respond, and IllegalStateError if it ended.
+        Raise KafkaTimeoutError if the thread does not respond, and IllegalStateError if it ended.
+        A wait of poll() is logged in place of the first, and cancelled at any error.
         """
         thread = self.running_thread()
         deadline = self._deadline(seconds)
@@ -222,11 +218,15 @@ class ThreadDriver(Driver):
                     self.engine.callback_queue.raise_wakeup()
                 if (left := deadline - time.monotonic()) <= 0:
                     thread.cancel_call(future)
-                    raise thread.timeout_error(seconds)
+                    error = thread.timeout_error(seconds)
+                    if not is_wait:
+                        raise error
+                    logger.warning("%s", error)
+                    return cast(T, None)
                 future.wait(min(WAIT_SLICE_SECONDS, left))
             return self._result(thread, future)
         except BaseException:
-            if ends_with_caller and not future.done():
+            if is_wait and not future.done():
                 thread.cancel_call(future)
             raise
         finally:
