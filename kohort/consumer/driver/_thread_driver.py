@@ -218,10 +218,9 @@ class ThreadDriver(Driver):
                     self.engine.callback_queue.raise_wakeup()
                 if (left := deadline - time.monotonic()) <= 0:
                     thread.cancel_call(future)
-                    error = thread.timeout_error(seconds)
                     if not is_wait:
-                        raise error
-                    logger.warning("%s", error)
+                        raise thread.timeout_error(seconds)
+                    logger.warning("%s", thread.timeout_error(seconds))
                     return cast(T, None)
                 future.wait(min(WAIT_SLICE_SECONDS, left))
             return self._result(thread, future)
