@@ -108,6 +108,7 @@ class AsyncShareConsumer(_base.ShareBase):
         It may be called from any thread and from a signal handler. No record is lost.
         """
         self._driver.wakeup()
+        self._answered.notify()  # a poll that waits in another thread, without the event loop
         client = self._client
         if client is not None:
             self._driver.call_threadsafe(client.interrupt)

@@ -288,6 +288,16 @@ class TestLongPolls:
                 await anyio.sleep(0.003)
         assert [purpose for _, purpose, _ in cluster.fetches].count("fetch-side") == 1
 
+    async def test_failure_of_the_extra_connection_does_not_shorten_a_throttle(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        async with consuming(cluster, owning(T0)) as consumer:
+            planner = consumer.fetcher._planner
+            connections, now = planner.connections(1), anyio.current_time()
+            connections.not_before = until = now + 30
+            planner.note_failure(connections.extra, now)
+            assert connections.not_before == until
+
     @virtual_time
     async def test_full_partition_finds_a_free_connection_when_it_has_room(self) -> None:
         """If partitions reach their ends one by one, both connections could wait for them."""

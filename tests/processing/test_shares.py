@@ -489,13 +489,15 @@ def test_a_lost_session_leaves_later_renewals(
 @BACKENDS
 def test_refused_renewals_are_logged_once(backend: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(work: Work) -> None:
-        work.configure(**{"share.renew.acknowledge.enable": "false"})
+        configs = {"renew.acknowledge.enable": "false", "record.lock.duration.ms": "15000"}
+        work.configure(**{f"share.{name}": value for name, value in configs.items()})
         work.act = lambda record: anyio.sleep(2 * LOCK if record.delivery_count == 1 else 0)
         await work.process(lambda: len(work.done) == 4)
         assert sorted(work.calls) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
         refused = [each for each in caplog.messages if "refuse to renew" in each]
         assert len(refused) == 1
         assert "share.renew.acknowledge.enable=false" in refused[0]
+        assert "a lock, which is 15 s" in refused[0]
         assert "is not enabled" not in caplog.text  # no broker was asked
 
     caplog.set_level(logging.INFO, "kohort")

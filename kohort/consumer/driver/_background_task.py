@@ -115,9 +115,10 @@ class _AsyncioTask:
             self.call_soon(self._task.cancel)
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        if self._task is not None:
+        task = self._task  # the loop's thread may end it meanwhile
+        if task is not None:
             with suppress(RuntimeError):  # the event loop is closed already
-                self._task.get_loop().call_soon_threadsafe(action)
+                task.get_loop().call_soon_threadsafe(action)
 
 
 class _TrioToken(Protocol):

@@ -243,8 +243,9 @@ class TaskDriver(Driver):
 
     def call_threadsafe(self, action: Callable[[], object]) -> None:
         """Do as :meth:`call_soon` does, from any thread and signal handler."""
-        if self.background_task is not None:
-            self.background_task.call_soon(action)
+        background_task = self.background_task  # the loop's thread may end it meanwhile
+        if background_task is not None:
+            background_task.call_soon(action)
 
     async def _close_pending(self) -> None:
         assert self.life.close_request is not None

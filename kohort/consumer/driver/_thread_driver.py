@@ -220,7 +220,7 @@ class ThreadDriver(Driver):
                     thread.cancel_call(future)
                     if not is_wait:
                         raise thread.timeout_error(seconds)
-                    logger.warning("%s", thread.timeout_error(seconds))
+                    logger.warning("%s", thread.timeout_error(seconds + OVERRUN_SECONDS))
                     return cast(T, None)
                 future.wait(min(WAIT_SLICE_SECONDS, left))
             return self._result(thread, future)

@@ -186,8 +186,10 @@ class NodeConnections:
 
     def note_empty(self, connection: FetchConnection) -> None:
         """Note that a response over this connection had nothing, whatever the watermarks say."""
-        for tp in [tp for tp in self.behind if tp in connection.session.requests]:
-            del self.behind[tp]
+        requests = connection.session.requests
+        for tp, epoch in list(self.behind.items()):
+            if (known := requests.get(tp)) is not None and known.epoch == epoch:
+                del self.behind[tp]
 
     def requests_behind(
         self, ready: Mapping[TopicPartition, PartitionRequest]
@@ -219,20 +221,22 @@ class NodeConnections:
 
     def note_parallel_failure(self, connection: FetchConnection, now: float) -> bool:
         """Remove a parallel connection that failed. Return False if it is another one."""
-        if connection is self.extra:
-            self._extra_retry_at = now + RETRY_SECONDS
         if connection not in self.parallel:
             return False
         self.parallel.remove(connection)
         self.policy.note_failure(now, 1 + len(self.parallel))
         return True
 
+    def note_extra_failure(self, now: float) -> None:
+        """Let no backlog depend on the extra connection for a while, because it failed."""
+        self._extra_retry_at = now + RETRY_SECONDS
+
     def note_records(self, connection: FetchConnection) -> None:
         """Note that a response over this connection had records."""
         self._short_poll = LONG_POLL_AFTER
         connection.has_delivered = True
         if connection is self.extra:
-            self._extra_poll = LONG_POLL_AFTER
+            self._extra_poll, self._extra_retry_at = LONG_POLL_AFTER, 0.0
 
     def note_news(self) -> None:
         """Let the next long poll be a usual one, because records may follow."""
@@ -252,8 +256,11 @@ class NodeConnections:
             and max(self.not_before, self.extra.paced_until, self._extra_retry_at) <= now
         )
 
-    def take_extra(self, usual: float) -> ConnectionChoice:
-        """Choose the extra connection for partitions that are behind."""
+    def choose_extra(self, usual: float) -> ConnectionChoice:
+        """Choose the extra connection for partitions that are behind.
+
+        Its long poll is short, because the broker may have none of their records after all.
+        """
         self.note_news()
         self._extra_poll = LONG_POLL_AFTER
         return ConnectionChoice(self.extra, min(LONG_POLL_AFTER, usual))

@@ -154,10 +154,14 @@ class FetchPlanner:
     def note_failure(self, connection: FetchConnection, now: float) -> None:
         """Fetch from a broker after a back-off only, unless a parallel connection failed."""
         connections = self.connections(connection.node)
+        if connection is connections.extra:
+            connections.note_extra_failure(now)
         if connections.note_parallel_failure(connection, now):
             self._unused.append(connection)
         else:
-            connections.not_before = self._node_retries.failed(connection.node, now)
+            not_before = self._node_retries.failed(connection.node, now)
+            # The broker may have throttled another connection for longer.
+            connections.not_before = max(connections.not_before, not_before)
             connections.note_news()
 
     def parallel_fetches(self, node: int) -> ParallelFetches:
@@ -254,7 +258,7 @@ class FetchPlanner:
                 has_new=connections.is_paced(now) and self._has_new(candidates, connections.node),
             )
             if choice.connection is None and self._is_backlog_delayed(connections, candidates, now):
-                choice = connections.take_extra(self.long_polls.usual)
+                choice = connections.choose_extra(self.long_polls.usual)
             if (connection := choice.connection) is None:
                 wake_at = min(wake_at, choice.retry_at)
                 continue

@@ -344,7 +344,7 @@ class FetchSender:
             connections.note_news()
         elif now + LONG_POLL_AFTER >= connection.until:
             connections.note_idle(connection, self._planner.long_polls.longest)
-        if is_empty:
+        if is_empty and not response.throttle_time_ms:  # a quota empties a response (KIP-219)
             connections.note_empty(connection)
         if now < connection.until and is_empty:
             # An empty response before the end of the long poll must not cause a busy loop.
@@ -367,7 +367,8 @@ class FetchSender:
         self._counters.fetch_errors += 1
         node, requests = connection.node, connection.session.requests
         connections = self._planner.connections(node)
-        connections.not_before = self.clock() + self._config.retry_backoff_ms / 1000
+        pause = self._config.retry_backoff_ms / 1000
+        connections.not_before = max(connections.not_before, self.clock() + pause)
         found = find_batch(error.head, error.version, connection.session.topic_names)
         if found is not None and found.topic_partition not in requests:
             found = None

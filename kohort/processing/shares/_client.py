@@ -18,6 +18,7 @@ AnyShareConsumer = AsyncShareConsumer | ShareConsumer
 Failures = dict[TopicPartition, dict[int, KafkaError]]
 
 LIMIT = "share.delivery.count.limit"
+LOCK_MS = "share.record.lock.duration.ms"
 RENEWS = "share.renew.acknowledge.enable"
 LETTERS = "errors.deadletterqueue.topic.name"
 

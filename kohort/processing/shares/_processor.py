@@ -84,6 +84,9 @@ class ShareSteps(Processor[Any]):
         limit = configs.get(_client.LIMIT)
         if limit is not None and limit.isdigit():
             self._shares.delivery_limit = int(limit)
+        lock_ms = configs.get(_client.LOCK_MS)
+        if lock_ms is not None and lock_ms.isdigit():
+            self._shares.lock_seconds = int(lock_ms) / 1000
         if configs.get(_client.RENEWS) == "false":
             self._stop_renewing(f"the group has {_client.RENEWS}=false")
         topic = configs.get(_client.LETTERS)

@@ -166,7 +166,7 @@ class ShareClient:
 
     @property
     def is_running(self) -> bool:
-        """True from the first call until the end of the engine. Any thread may read it."""
+        """True from the start of its tasks until the end of the engine. Any thread may read it."""
         return self._tasks is not None
 
     # -- calls --------------------------------------------------------------------------------
