@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from kohort.config import OPTIONS, SHARE_OPTIONS, ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
-from kohort.consumer.api._observers import observers
-from kohort.consumer.driver._driver import Driver, DriverOwner, Plan
+from kohort.consumer.api._observers import ObservedConsumer
+from kohort.consumer.driver._driver import Driver, Plan
 from kohort.consumer.driver._signal import ThreadSignal
 from kohort.consumer.engine._callback_queue import CommitCallback
 from kohort.consumer.engine._engine import Engine
@@ -115,7 +115,7 @@ class PollBlock:
             self._end(None if is_empty else self.found, error)
 
 
-class ShareBase(DriverOwner):
+class ShareBase(ObservedConsumer):
     """The methods of a share consumer without I/O, and what both share consumers have."""
 
     _driver: Driver
@@ -211,15 +211,7 @@ class ShareBase(DriverOwner):
         """Records that iteration has still to return."""
         self._current: ShareRecord[Any, Any] | None = None
         """The latest record of the iteration."""
-        for observer in observers:
-            observer.opened(self)
-
-    def _note_left(self, error: type[BaseException] | None) -> None:
-        """Note the exception that left the block, before the consumer is closed."""
-        if error is not None:
-            for observer in observers:
-                observer.failing(self)
-        self._driver.life.note_left(error)
+        self._note_opened()
 
     def __repr__(self) -> str:
         name, driver = type(self).__name__, getattr(self, "_driver", None)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kohort.config import ConsumerConfig, in_dotted_names
 from kohort.consumer.api import _arguments
-from kohort.consumer.api._observers import observers
-from kohort.consumer.driver._driver import Driver, DriverOwner
+from kohort.consumer.api._observers import ObservedConsumer
+from kohort.consumer.driver._driver import Driver
 from kohort.errors import (
     IllegalStateError,
     InvalidOptionError,
@@ -36,7 +36,7 @@ else:
     _health = LazyModule("kohort.consumer.diagnosis._health")
 
 
-class ConsumerBase(DriverOwner):
+class ConsumerBase(ObservedConsumer):
     """The methods of a consumer that do no I/O. They may be called before it has started.
 
     Both consumers have them. Each has a driver, which does all that waits.
@@ -77,15 +77,7 @@ class ConsumerBase(DriverOwner):
         self._record_run = driver.record_run
         if topics:
             driver.engine.subscription.subscribe(_arguments.topic_names(topics))
-        for observer in observers:
-            observer.opened(self)
-
-    def _note_left(self, error: type[BaseException] | None) -> None:
-        """Note the exception that left the block, before the consumer is closed."""
-        if error is not None:
-            for observer in observers:
-                observer.failing(self)
-        self._driver.life.note_left(error)
+        self._note_opened()
 
     # -- guards -------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from kohort.consumer.driver._driver import DriverOwner
+
 
 class ConsumerObserver(Protocol):
     """Methods that are called for each consumer. They must not raise."""
@@ -16,3 +18,19 @@ class ConsumerObserver(Protocol):
 
 
 observers: list[ConsumerObserver] = []
+
+
+class ObservedConsumer(DriverOwner):
+    """What a consumer of records tells the observers."""
+
+    def _note_opened(self) -> None:
+        """Note that the consumer is complete."""
+        for observer in observers:
+            observer.opened(self)
+
+    def _note_left(self, error: type[BaseException] | None) -> None:
+        """Note the exception that left the block, before the consumer is closed."""
+        if error is not None:
+            for observer in observers:
+                observer.failing(self)
+        self._driver.life.note_left(error)
