@@ -185,9 +185,7 @@ class ShareConsumer(_base.ShareBase):
         found = self._queued_by_partition() if self._queue else {}
         if not found:
             with self._observed_poll() as block:
-                if (left := self._left_of_wait(timeout)) is not None:
-                    self._driver.call(self._wait_plan(left))
-                self._driver.run_commit_callbacks()
+                self._wait(timeout)
                 found = self._taken()
                 block.found = Observed(found.keys(), sum(map(len, found.values())), found)
         self._returned = found
@@ -220,13 +218,17 @@ class ShareConsumer(_base.ShareBase):
         self._finish_returned()
         self._release_queued()
         with self._observed_poll() as block:
-            if (left := self._left_of_wait(timeout)) is not None:
-                self._driver.call(self._wait_plan(left))
-            self._driver.run_commit_callbacks()
+            self._wait(timeout)
             rows = self._take_rows()
             partitions = {tp for tp, _ in self._returned_rows}
             block.found = Observed(partitions, rows.num_rows)
             return rows
+
+    def _wait(self, timeout: float) -> None:
+        """Wait for records or an error, and run the callbacks of commits."""
+        if (left := self._left_of_wait(timeout)) is not None:
+            self._driver.call(self._wait_plan(left))
+        self._driver.run_commit_callbacks()
 
     def __iter__(self) -> Self:
         self._driver.life.check_usable()
@@ -239,9 +241,7 @@ class ShareConsumer(_base.ShareBase):
         self._finish_returned()
         while (record := self._next_queued()) is None:
             with self._polling():
-                if (left := self._left_of_wait(1.0)) is not None:
-                    self._driver.call(self._wait_plan(left))
-                self._driver.run_commit_callbacks()
+                self._wait(1.0)
                 self._extend_queue(self._taken())
         self._current = record
         return record
