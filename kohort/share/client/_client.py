@@ -241,7 +241,7 @@ class ShareClient:
         if self._tasks is None or not is_member or self._has_answer():
             self.notify_caller()
         else:
-            self._limit, self._is_asked = self.limit, False
+            self._is_asked = False
             wanted, tasks = self._leaders.current(), self._leader_tasks.keys()
             if (
                 wanted is None
