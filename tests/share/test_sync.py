@@ -71,50 +71,42 @@ class Poll(threading.Thread):
     ids=["record", "wakeup", "close"],
 )
 def test_waiting_poll_ends_by_other_threads_without_a_task(
-    end: Callable[[Cluster, ShareConsumer], object], error: type[BaseException] | None
+    waiting: tuple[Cluster, ShareConsumer],
+    end: Callable[[Cluster, ShareConsumer], object],
+    error: type[BaseException] | None,
 ) -> None:
-    with Cluster(topics={"jobs": 1}) as cluster:
-        cluster.produce("jobs", ["a"])
-        consumer = ShareConsumer(
-            "jobs",
-            bootstrap_servers=cluster.bootstrap_servers,
-            group_id="workers",
-            start="earliest",
-        )
-        with consumer:
-            while not consumer.poll(timeout_ms=60_000):
-                pass
-            driver = consumer._driver
-            calls: list[object] = []
-            original, is_asked = driver.call, threading.Event()
+    cluster, consumer = waiting
+    driver = consumer._driver
+    calls: list[object] = []
+    original, is_asked = driver.call, threading.Event()
 
-            def call(plan: Any) -> Any:
-                calls.append(plan)
-                return original(plan)
+    def call(plan: Any) -> Any:
+        calls.append(plan)
+        return original(plan)
 
-            driver.call = call  # type: ignore[method-assign]
-            assert consumer._client is not None
-            look = consumer._client.look_for_poll
+    driver.call = call  # type: ignore[method-assign]
+    assert consumer._client is not None
+    look = consumer._client.look_for_poll
 
-            def looked() -> None:
-                look()
-                is_asked.set()
+    def looked() -> None:
+        look()
+        is_asked.set()
 
-            consumer._client.look_for_poll = looked  # type: ignore[method-assign]
-            poll = Poll(consumer)
-            poll.start()
-            assert is_asked.wait(60)
-            assert not calls  # only an error takes a call
-            end(cluster, consumer)
-            poll.join(60)
-            if error is None:
-                assert [each.value for found in poll.found.values() for each in found] == [b"c"]
-                assert not calls
-            else:
-                assert isinstance(poll.error, error)
-                if error is WakeupError:
-                    assert waiting_calls(consumer) == 0
-            assert consumer._client.wanted_until < 0
+    consumer._client.look_for_poll = looked  # type: ignore[method-assign]
+    poll = Poll(consumer)
+    poll.start()
+    assert is_asked.wait(60)
+    assert not calls  # only an error takes a call
+    end(cluster, consumer)
+    poll.join(60)
+    if error is None:
+        assert [each.value for found in poll.found.values() for each in found] == [b"c"]
+        assert not calls
+    else:
+        assert isinstance(poll.error, error)
+        if error is WakeupError:
+            assert waiting_calls(consumer) == 0
+    assert consumer._client.wanted_until < 0
 
 
 def waiting_calls(consumer: ShareConsumer) -> int:
@@ -128,8 +120,8 @@ def waiting_calls(consumer: ShareConsumer) -> int:
 
 
 @pytest.fixture
-def waiting() -> Iterator[tuple[Cluster, ShareConsumer]]:
-    """Return a cluster and a consumer that has polled, so that its next poll makes no call."""
+def joining() -> Iterator[tuple[Cluster, ShareConsumer]]:
+    """Return a cluster with a record, and a consumer that has not polled yet."""
     with Cluster(topics={"jobs": 1}) as cluster:
         cluster.produce("jobs", ["a"])
         with ShareConsumer(
@@ -138,9 +130,15 @@ def waiting() -> Iterator[tuple[Cluster, ShareConsumer]]:
             group_id="workers",
             start="earliest",
         ) as consumer:
-            while not consumer.poll(timeout_ms=60_000):
-                pass
             yield cluster, consumer
+
+
+@pytest.fixture
+def waiting(joining: tuple[Cluster, ShareConsumer]) -> tuple[Cluster, ShareConsumer]:
+    """Return a cluster and a consumer that has polled, so that its next poll makes no call."""
+    while not joining[1].poll(timeout_ms=60_000):
+        pass
+    return joining
 
 
 def test_wakeup_of_the_first_poll_leaves_no_wait_behind() -> None:
@@ -243,19 +241,13 @@ def test_poll_has_its_limit_before_the_client_has_looked(
 
 
 def test_waiting_poll_gets_the_records_of_a_leader_without_a_task(
-    caplog: pytest.LogCaptureFixture,
+    joining: tuple[Cluster, ShareConsumer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Cluster(topics={"jobs": 1}) as cluster:
-        cluster.produce("jobs", ["a"])
-        with ShareConsumer(
-            "jobs",
-            bootstrap_servers=cluster.bootstrap_servers,
-            group_id="workers",
-            start="earliest",
-        ) as consumer:
-            consumer.poll(timeout_ms=2)
-            while not consumer.assignment():
-                consumer.commit()  # it joins, and makes no request of the leader
-            found = consumer.poll(timeout_ms=60_000)
-            assert [each.value for records in found.values() for each in records] == [b"a"]
+    _, consumer = joining
+    consumer.poll(timeout_ms=2)
+    while not consumer.assignment():
+        consumer.commit()  # it joins, and makes no request of the leader
+    found = consumer.poll(timeout_ms=60_000)
+    assert [each.value for records in found.values() for each in records] == [b"a"]
+    consumer.close()
     assert not [each for each in caplog.records if each.name == "asyncio"]
