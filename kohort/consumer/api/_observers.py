@@ -21,7 +21,7 @@ observers: list[ConsumerObserver] = []
 
 
 class ObservedConsumer(DriverOwner):
-    """What a consumer of records tells the observers."""
+    """A consumer that notifies the observers."""
 
     def _note_opened(self) -> None:
         """Note that the consumer is complete."""
