@@ -187,6 +187,24 @@ def test_a_long_wait_of_fetches_costs_no_delivery(backend: str) -> None:
 
 
 @BACKENDS
+def test_the_first_fetch_waits_for_a_share_of_the_shortest_lock(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        async def produce() -> None:
+            await anyio.sleep(6)
+            cluster.produce(TOPIC, ["a"])
+
+        async with consumer(cluster, fetch_max_wait_ms=25_000) as member:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(produce)
+                (record,) = flat(await member.poll(timeout_ms=60_000))
+                assert record.delivery_count == 1
+                assert record.lock_deadline - anyio.current_time() == pytest.approx(2, abs=0.5)
+
+    configs = {"group.share.min.record.lock.duration.ms": 1000}
+    on_cluster(backend, scene, share_lock_ms=2_000, configs=configs)
+
+
+@BACKENDS
 def test_marks_are_sent_without_a_call_after_a_third_of_the_lock(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
         cluster.produce(TOPIC, ["a"])

@@ -34,6 +34,7 @@ from kohort.broker.share._coordinator import _replay
 from kohort.broker.share._in_flight import Unit
 from kohort.broker.share._values import AckType, Letter, RecordState
 from kohort.errors import ErrorCode
+from kohort.share.client._client import WAIT_SHARE
 
 if TYPE_CHECKING:
     from tests.share.simulation import World
@@ -458,7 +459,9 @@ class Witness:
         self._check_epoch(pair, epoch, None if session is None else session.epoch)
         if hasattr(message, "max_wait_ms"):
             self._check_partitions(message, session, {key for key, _, _ in acks})
-        sent = [lock for each in acks if (lock := self._check_ack(member, *each)) is not None]
+        sent = [
+            lock for each in acks if (lock := self._check_ack(leader, member, *each)) is not None
+        ]
         before = None if session is None else session.epoch
         response = await call.proceed()
         self.figures["requests"] += 1
@@ -505,9 +508,15 @@ class Witness:
             what = ", ".join(map(self.name, strange))
             self.violate(10, f"{member} fetches {what}, which it has not")
 
-    def _check_ack(self, member: str, key: ShareKey, offset: int, type: int) -> Lock | None:
-        """Check one acknowledgement. Return its lock if it is the last of it."""
-        life, what = self.shared[key].life, f"{self.name(key)} {offset}"
+    def _check_ack(
+        self, leader: ShareLeader, member: str, key: ShareKey, offset: int, type: int
+    ) -> Lock | None:
+        """Check one acknowledgement. Return its lock if it is the last of it.
+
+        A member may send the acknowledgement of a lock to its former leader just when it locks the
+        record at the new one.
+        """
+        life, what = self._life(leader, key), f"{self.name(key)} {offset}"
         now, place = anyio.current_time(), (member, key, offset)
         lock = None if life is None else life.locks.get(offset)
         lapsed = self.lapsed.get(place)
@@ -567,10 +576,15 @@ class Witness:
             self.violate(5, f"{self.name(key)} {record.offset} is not over, and commit says so")
 
     def see_closed(self, member: str, name: str) -> None:
-        """Check that a member that has closed holds no lock."""
+        """Check that a member that has closed holds no lock.
+
+        A member counts a lock from the sending of its fetch, and sends no release after that. So
+        the lock of a forgotten partition, which no session ends, may have the wait of a fetch left.
+        """
+        until = anyio.current_time() + WAIT_SHARE * self.world.plan.lock
         for key, shared in self.shared.items():
-            life = shared.life
-            held = [] if life is None else [o for o, k in life.locks.items() if k.member == member]
+            locks = {} if shared.life is None else shared.life.locks
+            held = [o for o, k in locks.items() if k.member == member and k.deadline > until]
             if held:
                 self.violate(13, f"{name} has closed and holds {self.name(key)} {held[:5]}")
 

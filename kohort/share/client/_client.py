@@ -94,6 +94,8 @@ PURPOSE: Final = "share"
 """The connection of the sessions. Their locks end with it."""
 WAIT_SHARE: Final = 0.25
 """Longest wait of a fetch, as a share of the lock."""
+LEAST_LOCK: Final = 1.0
+"""Shortest lock in seconds that brokers allow. It counts until a response names that of the group."""
 PAUSE: Final = 0.1
 """Seconds without a fetch from a leader that returned an error."""
 
@@ -139,6 +141,8 @@ class ShareClient:
         """Wakes a poll of another thread, which then finds records or makes a call."""
         self.limit: int | None = None
         """Most records of that poll; None for the option."""
+        self._longest_wait_ms = int(1000 * LEAST_LOCK * WAIT_SHARE)
+        """Longest wait of a fetch."""
         self._is_asked = False
         """True if a poll that did not wait asks for a fetch, whose records a later poll takes."""
         self._looks_at = math.inf
@@ -425,10 +429,9 @@ class ShareClient:
                 return
         request = session.fetch(wanted, units)
         # Acknowledgements wait behind a fetch, and the locks of what it gets count from now.
-        longest = int(1000 * self.locks.seconds * WAIT_SHARE)
         settings = self._settings
-        if longest < settings.max_wait_ms:
-            settings = settings._replace(max_wait_ms=longest)
+        if self._longest_wait_ms < settings.max_wait_ms:
+            settings = settings._replace(max_wait_ms=self._longest_wait_ms)
         if self._limit is not None:
             # An idle leader reserves one record only, so the others may use the rest.
             is_idle = node in self._empty and len(self._sessions) > 1
@@ -497,8 +500,7 @@ class ShareClient:
             self._fail_units(node, units, code, message)
             return
         locks = self.locks
-        if response.acquisition_lock_timeout_ms > 0:
-            locks.seconds = response.acquisition_lock_timeout_ms / 1000
+        self._learn_lock(response.acquisition_lock_timeout_ms)
         self._empty.add(node)
         self._answered(
             node,
@@ -537,6 +539,12 @@ class ShareClient:
                             sent_at + locks.seconds,
                         )
                     )
+
+    def _learn_lock(self, lock_ms: int) -> None:
+        """Note the duration of a lock. It is 0 if the version of a response has no field for it."""
+        if lock_ms > 0:
+            self.locks.seconds = lock_ms / 1000
+            self._longest_wait_ms = int(lock_ms * WAIT_SHARE)
 
     def _partition_failed(
         self,
@@ -662,8 +670,7 @@ class ShareClient:
         if not self._is_good(node, session, response.error_code, response.error_message):
             self._fail_units(node, units, response.error_code, response.error_message)
             return
-        if response.acquisition_lock_timeout_ms > 0:
-            self.locks.seconds = response.acquisition_lock_timeout_ms / 1000
+        self._learn_lock(response.acquisition_lock_timeout_ms)
         answers = [
             ((topic.topic_id, each.partition_index), each.error_code, each.error_message)
             for topic in response.responses
