@@ -95,7 +95,7 @@ PURPOSE: Final = "share"
 WAIT_SHARE: Final = 0.25
 """Longest wait of a fetch, as a share of the lock."""
 LEAST_LOCK: Final = 1.0
-"""Shortest lock in seconds that brokers allow. It counts until a response names that of the group."""
+"""Shortest lock in seconds that brokers allow, until a response names that of the group."""
 PAUSE: Final = 0.1
 """Seconds without a fetch from a leader that returned an error."""
 
