@@ -171,10 +171,11 @@ class ShareConsumer(_base.ShareBase):
         next poll() accepts the records of this one. In explicit mode, records stay locked until
         they are acknowledged.
 
-        ``max_poll_records`` is a soft limit, because brokers lock whole batches. With
-        ``acquire_mode="record_limit"`` it is exact. Records are fetched while a poll waits, so
-        use a timeout of at least a few hundred milliseconds. Without a timeout, a poll begins a
-        fetch, and a later one returns its records.
+        ``max_poll_records`` is a soft limit, because brokers lock whole batches. A caller that
+        acknowledges all records within a moment gets up to four times as many. With
+        ``acquire_mode="record_limit"`` the limit is exact. Records are fetched while a poll
+        waits, so use a timeout of at least a few hundred milliseconds. Without a timeout, a poll
+        begins a fetch, and a later one returns its records.
 
         Raises errors of the group, NoBrokersAvailable, WakeupError and other KafkaErrors. With
         ``on_error="raise"`` also DataError. You can continue to poll after each of them.

@@ -187,6 +187,38 @@ def test_a_long_wait_of_fetches_costs_no_delivery(backend: str) -> None:
 
 
 @BACKENDS
+@pytest.mark.parametrize(
+    ("seconds", "mode", "accepts", "largest"),
+    [
+        (0.0, "batch_optimized", True, 40),
+        (0.0049, "batch_optimized", True, 20),
+        (0.1, "batch_optimized", True, 10),
+        (0.0, "batch_optimized", False, 10),
+        (0.0, "record_limit", True, 10),
+    ],
+)
+def test_only_a_caller_that_finishes_its_records_at_once_gets_more_than_the_soft_limit(
+    backend: str, seconds: float, mode: Any, accepts: bool, largest: int
+) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        for number in range(200):  # a batch each, so that brokers keep the limit
+            cluster.produce(TOPIC, [str(number)])
+        options = {"max_poll_records": 10, "acquire_mode": mode}
+        sizes: list[int] = []
+        async with consumer(cluster, **options) as member:
+            while sum(sizes) < 200:
+                found = flat(await member.poll(timeout_ms=1_000))
+                sizes += [len(found)] if found else []
+                await anyio.sleep(seconds * len(found))
+                if accepts:
+                    member.accept(*found)
+        assert max(sizes) == largest
+        assert sizes[0] == 10
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
 def test_the_first_fetch_waits_for_a_share_of_the_shortest_lock(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
         async def produce() -> None:

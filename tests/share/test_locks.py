@@ -117,6 +117,21 @@ def test_a_late_mark_is_due_before_its_lock_ends(how: str) -> None:
         assert is_due(locks)
 
 
+def test_the_pace_of_the_caller_is_that_of_its_last_poll() -> None:
+    clock = Clock()
+    locks = Locks(clock)
+    assert locks.finished_in(1.0) == 0
+    holds = taken(locks, 0, 9)
+    clock.now = 0.5
+    for offset in range(9):
+        locks.mark(offset, holds[offset], ACCEPT)
+    assert locks.finished_in(1.0) == 0
+    locks.mark(9, holds[9], ACCEPT)
+    assert locks.finished_in(1.0) == 20
+    locks.take()
+    assert locks.finished_in(1.0) == 0
+
+
 def test_gaps_are_acknowledged_and_not_held_for_the_caller() -> None:
     clock = Clock()
     locks = Locks(clock)

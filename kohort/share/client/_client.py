@@ -96,6 +96,9 @@ WAIT_SHARE: Final = 0.25
 """Longest wait of a fetch, as a share of the lock."""
 LEAST_LOCK: Final = 1.0
 """Shortest lock in seconds that brokers allow, until a response names that of the group."""
+QUICK_SECONDS: Final = 0.1
+QUICK_FACTOR: Final = 4
+"""A fetch asks for what the caller finishes in this time, up to a multiple of the option."""
 PAUSE: Final = 0.1
 """Seconds without a fetch from a leader that returned an error."""
 
@@ -130,8 +133,6 @@ class ShareClient:
         """Most records that all fetches in flight may acquire together; None for the option."""
         self._asked: dict[int, int] = {}
         """Most records of each fetch in flight."""
-        self._empty: set[int] = set()
-        """Leaders whose latest response had no records. They are asked for one."""
         self._latest = -1
         """The leader that got the latest fetch."""
         self._waiting = 0
@@ -165,8 +166,8 @@ class ShareClient:
     @property
     def is_idle(self) -> bool:
         """True if the latest response of every leader had no records."""
-        nodes = self.session_nodes()
-        return bool(nodes) and self._empty.issuperset(nodes)
+        found = [each.acquired for each in tuple(self._sessions.values()) if each.is_open]
+        return bool(found) and not any(each is None or each for each in found)
 
     @property
     def is_running(self) -> bool:
@@ -388,9 +389,15 @@ class ShareClient:
         """Keep nothing of a broker that leads no partition of this member."""
         del self._sessions[node]
         self._pauses.pop(node, None)
-        self._empty.discard(node)
         if (task := self._leader_tasks.pop(node, None)) is not None:
             task.end()
+
+    def _wanted_records(self, session: ShareSession) -> int:
+        """Return how many records a fetch asks for. A request costs the same for many records."""
+        most = self._settings.max_records
+        if (session.acquired or 0) < most or self._settings.acquire_mode == "record_limit":
+            return most
+        return max(most, min(QUICK_FACTOR * most, self.locks.finished_in(QUICK_SECONDS)))
 
     def _room(self) -> int:
         """Return how many more records the fetches in flight may ask for."""
@@ -432,9 +439,12 @@ class ShareClient:
         settings = self._settings
         if self._longest_wait_ms < settings.max_wait_ms:
             settings = settings._replace(max_wait_ms=self._longest_wait_ms)
-        if self._limit is not None:
+        if self._limit is None:
+            if (asked := self._wanted_records(session)) > settings.max_records:
+                settings = settings._replace(max_records=asked)
+        else:
             # An idle leader reserves one record only, so the others may use the rest.
-            is_idle = node in self._empty and len(self._sessions) > 1
+            is_idle = session.acquired == 0 and len(self._sessions) > 1
             asked = self._asked[node] = 1 if is_idle else self._room()
             settings = settings._replace(max_records=asked, acquire_mode="record_limit")
         message = fetch_request(settings, self.member.id, request, units, may_renew)
@@ -501,7 +511,7 @@ class ShareClient:
             return
         locks = self.locks
         self._learn_lock(response.acquisition_lock_timeout_ms)
-        self._empty.add(node)
+        session.acquired = 0
         self._answered(
             node,
             units,
@@ -526,7 +536,6 @@ class ShareClient:
                         continue  # the topic was deleted, and its locks with it
                     ranges = acquired_ranges(each.acquired_records)
                     partition = TopicPartition(name.name, each.partition_index)
-                    self._empty.discard(node)
                     self.statistics.bytes_fetched += len(each.records)
                     locks.add(
                         Fetched(
@@ -539,6 +548,7 @@ class ShareClient:
                             sent_at + locks.seconds,
                         )
                     )
+                    session.acquired += sum(last - first + 1 for first, last, _ in ranges)
 
     def _learn_lock(self, lock_ms: int) -> None:
         """Note the duration of a lock. It is 0 if the version of a response has no field for it."""

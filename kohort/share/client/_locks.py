@@ -108,6 +108,9 @@ class Locks:
         self._buffer: deque[Fetched] = deque()
         self._taken: list[Fetched] = []
         """Fetches that the caller decodes now."""
+        self._taken_at = 0.0
+        self._acquired_before = 0
+        """When the caller has taken the latest fetches, and ``acquired`` at that time."""
         self._failures: dict[TopicPartition, dict[int, KafkaError]] = {}
         self.has_urgent: bool = False
         """True if the caller has made a mark that may be due before the next look. It clears it."""
@@ -125,6 +128,7 @@ class Locks:
             self._release_stale(now)
             self._taken = list(self._buffer)
             self._buffer.clear()
+            self._taken_at, self._acquired_before = now, self.acquired
             return list(self._taken)
 
     def put_back(self, fetched: Iterable[Fetched]) -> None:
@@ -305,6 +309,16 @@ class Locks:
             found = [home.unmarked_locks() for home in self._homes.values()]
         deadlines = [deadline for _, deadline in found if deadline is not None]
         return sum(count for count, _ in found), min(deadlines, default=None)
+
+    def finished_in(self, seconds: float) -> int:
+        """Return how many records the caller finishes in a time, as fast as those of its last poll.
+
+        Return 0 while any record has no mark.
+        """
+        if self.unmarked()[0]:
+            return 0
+        passed = max(self.clock() - self._taken_at, 1e-6)
+        return int(seconds / passed * (self.acquired - self._acquired_before))
 
     # -- the engine's side --------------------------------------------------------------------
 

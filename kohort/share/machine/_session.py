@@ -58,6 +58,8 @@ class ShareSession:
         self.held: frozenset[IdPartition] = frozenset()
         self.is_busy: bool = False
         """True while a request is in flight."""
+        self.acquired: int | None = None
+        """The number of offsets in the latest response to a fetch, set by the client, or None."""
         self._pending: frozenset[IdPartition] = frozenset()
 
     @property
