@@ -44,8 +44,6 @@ from benchmarks.latency import GAP_S, P50, new_topic, received
 from kohort import KafkaAdminClient
 from kohort.admin import ConfigResource
 
-PART = 0.1
-"""Records of a queue with ``--scale 1``, as a part of those of benchmarks.fetch."""
 MANY = 200
 LATENCIES = 100
 RATE, CPU, BROKER = "records/s", "CPU us/record", "broker's CPU us/record"
@@ -98,9 +96,7 @@ class Queues:
         self._servers = server.bootstrap_servers
         self._java = java_program("Queue", folder)
         shapes = {CASES[title].shape for title in cases if CASES[title].mode != RECEIVED}
-        self._filled = {
-            name: fill(self._servers, SHAPES[name], scale * PART) for name in sorted(shapes)
-        }
+        self._filled = {name: fill(self._servers, SHAPES[name], scale) for name in sorted(shapes)}
         self._rng = random.Random(1)
 
     def measure(self, pair: tuple[str, str]) -> dict[str, float]:
