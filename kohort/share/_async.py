@@ -159,7 +159,7 @@ class AsyncShareConsumer(_base.ShareBase):
         they are acknowledged.
 
         ``max_poll_records`` is a soft limit, because brokers lock whole batches. A caller that
-        acknowledges all records within a moment gets up to four times as many. With
+        finishes all records within some milliseconds gets up to three times as many. With
         ``acquire_mode="record_limit"`` the limit is exact. Records are fetched while a poll
         waits, so use a timeout of at least a few hundred milliseconds. Without a timeout, a poll
         begins a fetch, and a later one returns its records.

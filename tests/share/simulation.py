@@ -21,7 +21,8 @@ has to finish every record. The witness checks these invariants:
 11. No acknowledgement is sent after its deadline, or a second time. No lock of an offset without a
     record expires.
 12. A member hands out what it has acquired, each once, and acknowledges no record as a gap.
-13. A poll ends in time, and a closed member holds no lock.
+13. A poll ends in time, and a closed member holds no lock, but what a fetch waited for in
+    partitions that it has lost.
 14. Assignments cover each partition, and members share them evenly.
 15. No lock expires before its deadline, also of renewed records.
 16. An archived record has at most one letter in the memory of a leader.

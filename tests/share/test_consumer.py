@@ -186,34 +186,103 @@ def test_a_long_wait_of_fetches_costs_no_delivery(backend: str) -> None:
     on_cluster(backend, scene)
 
 
+async def drain(
+    member: AsyncShareConsumer, taken: list[int], total: int, *, seconds: float = 0.0
+) -> list[int]:
+    """Accept records, ``seconds`` for each, until members have taken all. Return the poll sizes."""
+    sizes = []
+    while sum(taken) < total:
+        found = flat(await member.poll(timeout_ms=100))
+        if found:
+            sizes.append(len(found))
+            taken.append(len(found))
+            await anyio.sleep(seconds * len(found))
+            member.accept(*found)
+    return sizes
+
+
+def produce_singly(cluster: MemoryCluster, count: int) -> None:
+    """Produce batches of one record, so that brokers can keep any limit."""
+    for number in range(count):
+        cluster.produce(TOPIC, [str(number)])
+
+
 @BACKENDS
 @pytest.mark.parametrize(
-    ("seconds", "mode", "accepts", "largest"),
+    ("seconds", "mode", "largest"),
     [
-        (0.0, "batch_optimized", True, 40),
-        (0.0049, "batch_optimized", True, 20),
-        (0.1, "batch_optimized", True, 10),
-        (0.0, "batch_optimized", False, 10),
-        (0.0, "record_limit", True, 10),
+        (0.0, "batch_optimized", 30),
+        (0.00049, "batch_optimized", 20),
+        (0.01, "batch_optimized", 10),
+        (0.0, "record_limit", 10),
     ],
 )
-def test_only_a_caller_that_finishes_its_records_at_once_gets_more_than_the_soft_limit(
-    backend: str, seconds: float, mode: Any, accepts: bool, largest: int
+def test_a_quick_caller_gets_more_than_the_soft_limit(
+    backend: str, seconds: float, mode: Any, largest: int
 ) -> None:
     async def scene(cluster: MemoryCluster) -> None:
-        for number in range(200):  # a batch each, so that brokers keep the limit
-            cluster.produce(TOPIC, [str(number)])
-        options = {"max_poll_records": 10, "acquire_mode": mode}
-        sizes: list[int] = []
-        async with consumer(cluster, **options) as member:
-            while sum(sizes) < 200:
-                found = flat(await member.poll(timeout_ms=1_000))
-                sizes += [len(found)] if found else []
-                await anyio.sleep(seconds * len(found))
-                if accepts:
-                    member.accept(*found)
-        assert max(sizes) == largest
+        produce_singly(cluster, 200)
+        async with consumer(cluster, max_poll_records=10, acquire_mode=mode) as member:
+            sizes = await drain(member, [], 200, seconds=seconds)
         assert sizes[0] == 10
+        assert max(sizes) == largest
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_caller_with_unfinished_records_gets_the_soft_limit(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        produce_singly(cluster, 100)
+        async with consumer(cluster, max_poll_records=10) as member:
+            sizes = [len(flat(await member.poll(timeout_ms=1_000))) for _ in range(20)]
+            assert max(sizes) == 10
+
+    on_cluster(backend, scene)
+
+
+@BACKENDS
+def test_a_quick_caller_gets_no_more_from_several_brokers(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        produce_singly(cluster, 600)
+        async with consumer(cluster, max_poll_records=10) as member:
+            assert max(await drain(member, [], 600)) <= 30
+
+    on_cluster(backend, scene, topics={TOPIC: 3}, brokers=3)
+
+
+@BACKENDS
+def test_a_quick_member_leaves_room_for_another_one(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        produce_singly(cluster, 2_000)
+        taken: list[int] = []
+        found: list[int] = []
+
+        async def work() -> None:
+            async with consumer(cluster, max_poll_records=25) as member:
+                found.append(sum(await drain(member, taken, 2_000, seconds=0.0001)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(work)
+            tasks.start_soon(work)
+        assert min(found) > 500
+
+    configs = {"group.share.partition.max.record.locks": 100}
+    on_cluster(backend, scene, configs=configs)
+
+
+@BACKENDS
+def test_a_slow_member_gets_no_large_batch_of_a_quick_one(backend: str) -> None:
+    async def scene(cluster: MemoryCluster) -> None:
+        produce_singly(cluster, 200)
+        async with consumer(cluster, max_poll_records=10) as quick:
+            await drain(quick, [], 60)
+            records = flat(await quick.poll(timeout_ms=1_000))
+            assert len(records) == 30
+            quick.release(*records)
+            assert await quick.commit() == {}
+            async with consumer(cluster, max_poll_records=10) as slow:
+                assert await drain(slow, [], 50, seconds=1.0) == [10] * 5
 
     on_cluster(backend, scene)
 
@@ -221,16 +290,23 @@ def test_only_a_caller_that_finishes_its_records_at_once_gets_more_than_the_soft
 @BACKENDS
 def test_the_first_fetch_waits_for_a_share_of_the_shortest_lock(backend: str) -> None:
     async def scene(cluster: MemoryCluster) -> None:
+        waits = []
+
+        async def note(call: Any) -> None:
+            waits.append(call.message.max_wait_ms)
+
         async def produce() -> None:
             await anyio.sleep(6)
             cluster.produce(TOPIC, ["a"])
 
+        cluster.on("ShareFetch", note)
         async with consumer(cluster, fetch_max_wait_ms=25_000) as member:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(produce)
                 (record,) = flat(await member.poll(timeout_ms=60_000))
                 assert record.delivery_count == 1
                 assert record.lock_deadline - anyio.current_time() == pytest.approx(2, abs=0.5)
+        assert waits[:2] == [250, 500]
 
     configs = {"group.share.min.record.lock.duration.ms": 1000}
     on_cluster(backend, scene, share_lock_ms=2_000, configs=configs)

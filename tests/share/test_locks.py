@@ -122,13 +122,23 @@ def test_the_pace_of_the_caller_is_that_of_its_last_poll() -> None:
     locks = Locks(clock)
     assert locks.finished_in(1.0) == 0
     holds = taken(locks, 0, 9)
-    clock.now = 0.5
+    clock.now = 0.8
     for offset in range(9):
         locks.mark(offset, holds[offset], ACCEPT)
     assert locks.finished_in(1.0) == 0
+    locks.mark(9, holds[9], Acknowledgement.RENEW)
+    assert locks.finished_in(1.0) == 0
     locks.mark(9, holds[9], ACCEPT)
-    assert locks.finished_in(1.0) == 20
+    assert locks.finished_in(1.0) == 12
+    assert locks.finished_in(10.0) == 20
     locks.take()
+    assert locks.finished_in(1.0) == 0
+
+
+def test_a_caller_that_has_lost_its_locks_has_no_pace() -> None:
+    locks = Locks(Clock())
+    taken(locks, 0, 9)
+    locks.void(NODE, DISCONNECTED)
     assert locks.finished_in(1.0) == 0
 
 

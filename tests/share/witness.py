@@ -34,7 +34,6 @@ from kohort.broker.share._coordinator import _replay
 from kohort.broker.share._in_flight import Unit
 from kohort.broker.share._values import AckType, Letter, RecordState
 from kohort.errors import ErrorCode
-from kohort.share.client._client import WAIT_SHARE
 
 if TYPE_CHECKING:
     from tests.share.simulation import World
@@ -517,6 +516,14 @@ class Witness:
         record at the new one.
         """
         life, what = self._life(leader, key), f"{self.name(key)} {offset}"
+        if life is None and (elsewhere := self.shared[key].life) is not None:
+            lock = elsewhere.locks.get(offset)
+            if (
+                lock is not None
+                and lock.member == member
+                and self.world.is_calm(member, lock.taken_at)
+            ):
+                self.violate(11, f"{member} acknowledges {what} at another node than its leader")
         now, place = anyio.current_time(), (member, key, offset)
         lock = None if life is None else life.locks.get(offset)
         lapsed = self.lapsed.get(place)
@@ -578,11 +585,14 @@ class Witness:
     def see_closed(self, member: str, name: str) -> None:
         """Check that a member that has closed holds no lock.
 
-        A member counts a lock from the sending of its fetch, and sends no release after that. So
-        the lock of a forgotten partition, which no session ends, may have the wait of a fetch left.
+        The end of a session releases its partitions. The locks of others are released before, but a
+        member counts a lock from the sending of its fetch. After that it sends nothing, although
+        the leader counts the lock from its response.
         """
-        until = anyio.current_time() + WAIT_SHARE * self.world.plan.lock
+        now, assigned = anyio.current_time(), self.assigned.get(member, [])
         for key, shared in self.shared.items():
+            has_it = bool(assigned) and (key.topic_id, key.partition) in assigned[-1][1]
+            until = now if has_it else now + min(2.0, self.world.plan.lock / 4)
             locks = {} if shared.life is None else shared.life.locks
             held = [o for o, k in locks.items() if k.member == member and k.deadline > until]
             if held:

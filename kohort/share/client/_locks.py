@@ -306,19 +306,28 @@ class Locks:
     def unmarked(self) -> tuple[int, float | None]:
         """Return how many returned records have no mark, and the first deadline of these."""
         with self._lock:
-            found = [home.unmarked_locks() for home in self._homes.values()]
+            return self._unmarked()
+
+    def _unmarked(self) -> tuple[int, float | None]:
+        found = [home.unmarked_locks() for home in self._homes.values()]
         deadlines = [deadline for _, deadline in found if deadline is not None]
         return sum(count for count, _ in found), min(deadlines, default=None)
 
     def finished_in(self, seconds: float) -> int:
-        """Return how many records the caller finishes in a time, as fast as those of its last poll.
+        """Return how many records the caller finishes in a time, at the pace of its last poll.
 
-        Return 0 while any record has no mark.
+        It is at most twice as many as that poll returned. It is 0 while one of these has no final
+        mark, and after a lock was lost.
         """
-        if self.unmarked()[0]:
-            return 0
-        passed = max(self.clock() - self._taken_at, 1e-6)
-        return int(seconds / passed * (self.acquired - self._acquired_before))
+        with self._lock:
+            count = self.acquired - self._acquired_before
+            is_done = not (self._taken or self._unmarked()[0]) and not any(
+                Acknowledgement.RENEW in home.marks.values() for home in self._homes.values()
+            )
+            if count == 0 or not is_done:
+                return 0
+            passed = self.clock() - self._taken_at
+            return 2 * count if passed <= seconds / 2 else int(seconds / passed * count)
 
     # -- the engine's side --------------------------------------------------------------------
 
@@ -480,6 +489,7 @@ class Locks:
 
     def _void(self, key: IdPartition, code: int, message: str | None) -> None:
         home = self._homes.pop(key, None)
+        self._acquired_before = self.acquired
         if home is not None:
             self._keys.pop(home.partition, None)
             self._fail(home.partition, home.void(code, message))

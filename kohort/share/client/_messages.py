@@ -63,8 +63,12 @@ def fetch_request(
     session: SessionRequest,
     units: Mapping[IdPartition, AckUnit],
     has_modes: bool,
+    records: int,
 ) -> ShareFetchRequest:
-    """Return a fetch that also carries acknowledgements."""
+    """Return a fetch of at most ``records``, which also carries acknowledgements.
+
+    Its batches are those of one poll, because brokers deliver released batches as a whole.
+    """
     exact = settings.acquire_mode == "record_limit" and has_modes
     return ShareFetchRequest(
         group_id=settings.group_id,
@@ -73,8 +77,8 @@ def fetch_request(
         max_wait_ms=settings.max_wait_ms,
         min_bytes=settings.min_bytes,
         max_bytes=settings.max_bytes,
-        max_records=settings.max_records,
-        batch_size=settings.max_records,
+        max_records=records,
+        batch_size=min(records, settings.max_records),
         share_acquire_mode=_RECORDS if exact else _BATCHES,
         topics=[
             ShareFetchRequest.FetchTopic(
