@@ -95,7 +95,7 @@ PURPOSE: Final = "share"
 WAIT_SHARE: Final = 0.25
 """Longest wait of a fetch, as a share of the lock."""
 LEAST_LOCK: Final = 1.0
-"""Shortest lock in seconds that brokers allow, until a response names that of the group."""
+"""Shortest lock in seconds that brokers allow. It counts until a response names the group's."""
 QUICK_SECONDS: Final = 0.01
 QUICK_FACTOR: Final = 3
 """All fetches ask for what the caller finishes in this time, up to a multiple of the option.
@@ -171,7 +171,7 @@ class ShareClient:
     def is_idle(self) -> bool:
         """True if the latest response of every leader had no records."""
         found = [each.acquired for each in tuple(self._sessions.values()) if each.is_open]
-        return bool(found) and not any(each is None or each for each in found)
+        return bool(found) and all(acquired == 0 for acquired in found)
 
     @property
     def is_running(self) -> bool:
@@ -541,18 +541,17 @@ class ShareClient:
                     ranges = acquired_ranges(each.acquired_records)
                     partition = TopicPartition(name.name, each.partition_index)
                     self.statistics.bytes_fetched += len(each.records)
-                    locks.add(
-                        Fetched(
-                            key,
-                            partition,
-                            node,
-                            ranges,
-                            memoryview(each.records),
-                            sent_at,
-                            sent_at + locks.seconds,
-                        )
+                    fetched = Fetched(
+                        key,
+                        partition,
+                        node,
+                        ranges,
+                        memoryview(each.records),
+                        sent_at,
+                        sent_at + locks.seconds,
                     )
-                    session.acquired += sum(last - first + 1 for first, last, _ in ranges)
+                    session.acquired += fetched.size
+                    locks.add(fetched)
 
     def _learn_lock(self, lock_ms: int) -> None:
         """Note the duration of a lock. It is 0 if the version of a response has no field for it."""

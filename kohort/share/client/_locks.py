@@ -89,6 +89,11 @@ class Fetched:
         """Return the acquired offsets."""
         return {offset for first, last, _ in self.ranges for offset in range(first, last + 1)}
 
+    @property
+    def size(self) -> int:
+        """The number of acquired offsets."""
+        return sum(last - first + 1 for first, last, _ in self.ranges)
+
     def is_whole(self, records: Sequence[ConsumerRecord[Any, Any]]) -> bool:
         """Return True if these records are one acquired range without gaps."""
         first, last, _ = self.ranges[0]
@@ -298,9 +303,7 @@ class Locks:
         """Return how many offsets are held, and how many of them wait for a poll."""
         with self._lock:
             held = sum(map(len, self._homes.values()))
-            buffered = sum(
-                last - first + 1 for each in self._buffer for first, last, _ in each.ranges
-            )
+            buffered = sum(each.size for each in self._buffer)
             return held + buffered, buffered
 
     def unmarked(self) -> tuple[int, float | None]:
