@@ -63,11 +63,12 @@ class GroupDriver:
         self._has_waited = False
         self._query_id = new_query_id()
         self._read_partitions: set[TopicPartition] = set()
-        """Partitions that this run has read. For them a reset of the group's offset is old."""
+        """Partitions that this run has read. A reset of the group's offset was before that: the
+        broker refuses one while the group has members."""
         self._warned: set[TopicPartition] = set()
         """Partitions whose group offset is ahead of the checkpoint that it was committed of."""
         self._first_of_others: dict[TopicPartition, int] = {}
-        """First known offsets of other members' partitions."""
+        """First known offsets of other members' partitions, of those that this run has not read."""
 
     def prepare_available_now(self) -> None:
         """Set the current ends of the partitions as the end of the stream."""
@@ -251,8 +252,8 @@ class GroupDriver:
         """
         void = was_recreated(start, view.topic_ids)
         known = {tp: at for tp, at in {**view.others, **view.ready}.items() if tp.topic not in void}
-        read = [tp for tp, at in known.items() if _is_read_by_other_query(tp, at, start)]
-        for tp in known.keys() & view.others:
+        read = [tp for tp, at in known.items() if self._is_read_by_other(tp, at, start)]
+        for tp in (known.keys() & view.others.keys()) - self._read_partitions:
             first = self._first_of_others.setdefault(tp, known[tp].start)
             if known[tp].start > first and not _is_of(start, known[tp]):
                 read.append(tp)
@@ -265,6 +266,18 @@ class GroupDriver:
                 "Give this query another group. It then continues at its checkpoint. To use more "
                 "machines, give one query more executors"
             )
+
+    def _is_read_by_other(
+        self, tp: TopicPartition, ready: ReadablePartition, start: StreamOffset
+    ) -> bool:
+        """True if another member has committed an offset after this checkpoint's end.
+
+        Without a query's id, the offset may be a reset from before this run read the partition.
+        """
+        if tp not in start.end or ready.start <= start.end[tp] or _is_of(start, ready):
+            return False
+        is_by_client = ready.may_be_reset and tp in self._read_partitions
+        return is_by_client or bool(ready.committed_by)
 
     def _warn_of_restored_checkpoint(
         self, positions: Offsets, view: BatchView, start: StreamOffset
@@ -292,18 +305,6 @@ class GroupDriver:
         if self._target is not None:
             end = min(end, self._target.get(tp, position))
         return max(end, position)
-
-
-def _is_read_by_other_query(
-    tp: TopicPartition, ready: ReadablePartition, start: StreamOffset
-) -> bool:
-    """True if a query with another checkpoint has read on after this checkpoint's end."""
-    return (
-        tp in start.end
-        and ready.start > start.end[tp]
-        and bool(ready.committed_by)
-        and not _is_of(start, ready)
-    )
 
 
 def _is_of(start: StreamOffset, ready: ReadablePartition) -> bool:

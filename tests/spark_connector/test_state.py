@@ -11,6 +11,7 @@ import pytest
 
 from kohort.errors import InvalidOptionError
 from kohort.spark_connector import BatchEndListener
+from kohort.spark_connector.member._member import Schedule, Task
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, Polling, committed, member, owned, plain
 from tests.spark_connector.reading import Query, kept, produce
@@ -87,6 +88,36 @@ def test_query_with_state_fails_when_a_consumer_reads_too(cluster: Cluster) -> N
         produce_everywhere(cluster)
         cluster.wait_until(lambda: other.values, DEADLINE)
         assert SHARED in trigger_until_error(cluster, query)
+    query.stop()
+
+
+def schedule(query: Query) -> Schedule:
+    found: Schedule = query.reader._driver._member._schedule
+    return found
+
+
+def test_query_with_state_fails_when_it_looks_after_a_consumer_has_read(cluster: Cluster) -> None:
+    query = with_state(cluster)
+    schedule(query).postpone(Task.OTHERS, 1e6)
+    with Polling(plain(cluster, auto_commit_interval_ms=100)) as other:
+        cluster.wait_until(lambda: not query.trigger() and other.assigned, DEADLINE)
+        produce_everywhere(cluster)
+        cluster.wait_until(lambda: committed(cluster)[min(other.assigned)] == 15, DEADLINE)
+        schedule(query).make_due(Task.OTHERS)
+        assert SHARED in trigger_until_error(cluster, query)
+    query.stop()
+
+
+def test_query_with_state_fails_when_a_partition_returns_that_a_consumer_has_read(
+    cluster: Cluster,
+) -> None:
+    query = with_state(cluster)
+    schedule(query).postpone(Task.OTHERS, 1e6)
+    with Polling(plain(cluster)) as other:
+        cluster.wait_until(lambda: not query.trigger() and other.assigned, DEADLINE)
+        produce_everywhere(cluster)
+        cluster.wait_until(lambda: other.values, DEADLINE)
+    assert SHARED in trigger_until_error(cluster, query)
     query.stop()
 
 
