@@ -432,9 +432,16 @@ class Engine:
             return
         self._has_left_at_once = True
         try:
-            with anyio.move_on_after(LAST_REQUEST_SECONDS):
+            with anyio.move_on_after(LAST_REQUEST_SECONDS) as scope:
                 await self.coordinator.leave_at_once(
                     2 * LAST_REQUEST_SECONDS, send, leave_group=self.leave_group
+                )
+            if scope.cancelled_caught:
+                logger.info(
+                    "[%s] the broker did not respond to LeaveGroup within %g s, so the group may "
+                    "wait for the end of the session. Call close() before the process ends",
+                    self.config.group.group_id,
+                    LAST_REQUEST_SECONDS,
                 )
         except Exception as error:  # an exiting interpreter refuses threads, for example
             logger.debug("[%s] leaving failed: %s", self.config.group.group_id, error_text(error))

@@ -164,5 +164,8 @@ def test_a_cancellation_anywhere_leaves_nothing_behind(
 
 @pytest.mark.cases(1)  # each cancels at every checkpoint
 @pytest.mark.parametrize("use", [_poll, _commit, _stop, _rebalance])
-def test_cancellation_anywhere_leaves_nothing_behind_on_asyncio(use: Use) -> None:
+def test_cancellation_anywhere_leaves_nothing_behind_on_asyncio(
+    use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kohort.consumer.engine._engine.LAST_REQUEST_SECONDS", 30.0)
     asyncio.run(_cancelled_everywhere(use, Recorder, _on_asyncio, "auto"))

@@ -16,13 +16,22 @@ PATIENCE_S = 90.0
 PATIENT = {"request_timeout_ms": 300_000, "session_timeout_ms": 300_000}
 """Options of consumers whose requests would hold up a process for longer than that."""
 
-HEAD = """
-import asyncio, atexit, os, sys, threading
+IMPORTS = """
+import asyncio, atexit, logging, os, sys, threading
 from kohort import AsyncKafkaConsumer, KafkaConsumer
 from kohort.compat.aiokafka import AIOKafkaConsumer
 from kohort.compat.kafka_python import KafkaConsumer as KafkaPythonConsumer
 from kohort.testing import Cluster
 
+"""
+WITHOUT_HURRY = """
+from kohort.consumer.driver import _life
+from kohort.consumer.engine import _engine
+
+_life.EXIT_SECONDS = _engine.LAST_REQUEST_SECONDS = 30.0
+"""
+"""A busy machine takes longer to leave a group than an ending process waits."""
+JOINED = """
 options = {options!r}
 
 def joined(consumer):
@@ -36,6 +45,7 @@ async def ajoined(consumer):
     return consumer
 """
 
+HEAD = IMPORTS + WITHOUT_HURRY + JOINED
 SYNC = "consumer = joined(KafkaConsumer({topic!r}, **options))\n"
 ASYNC = """
 async def main():
@@ -223,6 +233,8 @@ sys.stdin.read()
 
 
 UNANSWERED = """
+logging.basicConfig(format="%(message)s")
+logging.getLogger("kohort.consumer").setLevel(logging.INFO)
 loop = asyncio.new_event_loop()
 
 async def main():
@@ -242,7 +254,8 @@ def test_a_process_ends_soon_when_no_broker_answers(
 ) -> None:
     given = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": group, **PATIENT}
     path = tmp_path / "program.py"
-    path.write_text(HEAD.format(options=given) + UNANSWERED.format(topic=topic))
+    head = IMPORTS + JOINED
+    path.write_text(head.format(options=given) + UNANSWERED.format(topic=topic))
     with subprocess.Popen(
         [sys.executable, str(path)],
         stdin=subprocess.PIPE,
@@ -254,7 +267,9 @@ def test_a_process_ends_soon_when_no_broker_answers(
         assert process.stdout.readline() == "ready\n"
         with cluster.network_partition(client_id="exits"):
             _, errors = process.communicate(timeout=PATIENCE_S)
-            assert (process.returncode, errors) == (0, "")
+            assert process.returncode == 0
+            said = "did not respond to LeaveGroup within 0.7 s"
+            assert [said in line for line in errors.splitlines()] == [True, True], errors
             assert len(cluster.group(group).members) == 1
             assert len(cluster.group(f"{group}-sync").members) == 1
 
