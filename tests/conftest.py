@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kohort.consumer.driver._driver import log_decoders
+from kohort.testing import Cluster
 
 pytest_plugins = ["tests.support.plugin"]
+
+# A busy machine may stop for seconds. These are the default timeouts.
+Cluster.wait_until.__defaults__ = Cluster.wait_until_async.__defaults__ = (90.0,)
 
 
 @pytest.fixture(params=["asyncio", "trio"])

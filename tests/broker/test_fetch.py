@@ -102,7 +102,7 @@ def test_a_wait_ends_when_a_record_comes(cluster: Cluster, raw: Raw) -> None:
 
 def test_fetch_waits_for_min_bytes_until_max_wait(cluster: Cluster, raw: Raw) -> None:
     cluster.produce("t", ["x"], partition=0)
-    raw.send(request((0, 0), max_wait_ms=300, min_bytes=100_000), 12)
+    raw.send(request((0, 0), max_wait_ms=3_000, min_bytes=100_000), 12)
     assert not raw.has_answer(0.05)
     cluster.produce("t", ["y"], partition=0)
     _, response = raw.receive()

@@ -56,6 +56,20 @@ def poll_until(
     return records
 
 
+def once_waiting(consumer: Any, action: Any) -> threading.Thread:
+    """Call ``action`` in a new thread as soon as the consumer is inside poll()."""
+
+    def run() -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not consumer._driver.engine.callback_queue.is_polling and time.monotonic() < deadline:
+            time.sleep(0.01)
+        action()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
 def read(consumer: KafkaConsumer, count: int) -> list[Record]:
     """Poll until this many records arrived."""
     records: list[Record] = []

@@ -27,6 +27,7 @@ from kohort.errors import (
 from kohort.records import Compression, key_partition
 from kohort.testing import Cluster, Produced, ProducerRecord, _thread
 from tests.broker.raw import Raw, join
+from tests.support.net import free_ports
 
 
 def addresses(cluster: Cluster) -> list[tuple[str, int]]:
@@ -63,8 +64,7 @@ async def test_it_serves_inside_of_an_event_loop_without_holding_it_up() -> None
 
 
 def test_ports_can_be_chosen() -> None:
-    with Cluster(brokers=2) as cluster:
-        ports = [port for _, port in addresses(cluster)]
+    ports = free_ports(2)
     with Cluster(brokers=2, ports=ports) as cluster:
         assert [port for _, port in addresses(cluster)] == ports
 

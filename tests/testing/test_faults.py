@@ -380,15 +380,15 @@ def test_a_member_that_is_cut_off_loses_its_place_and_comes_back() -> None:
     with Cluster(topics={"t": 2}, group_settings=settings) as cluster:
         cluster.produce("t", ["a", "b"])
         with consumer(
-            cluster, client_id="cut", session_timeout_ms=600, request_timeout_ms=900
+            cluster, client_id="cut", session_timeout_ms=3_000, request_timeout_ms=4_000
         ) as reader:
             assert len(read(reader, 2)) == 2
             reader.commit()
             with cluster.network_partition(client_id="cut"):
-                cluster.wait_until(lambda: cluster.group("g").state == "Empty")
+                cluster.wait_until(lambda: cluster.group("g").state == "Empty", 90)
             cluster.produce("t", ["c", "d"])
             # The member reads records again that it fetched before it knew of its eviction.
-            seen, deadline = set(read(reader, 2)), time.monotonic() + 20
+            seen, deadline = set(read(reader, 2)), time.monotonic() + 90
             while seen != {b"c", b"d"} or cluster.group("g").state != "Stable":
                 assert time.monotonic() < deadline, f"not in time; read {seen}"
                 for part in reader.poll(timeout_ms=100).values():

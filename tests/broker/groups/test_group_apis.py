@@ -318,8 +318,8 @@ def test_what_was_committed_for_a_topic_goes_with_it(cluster: Cluster, raw: Raw)
 def test_a_session_expires_without_anybody_asking(cluster: Cluster) -> None:
     with Cluster(group_settings={"min_session_timeout_ms": 10}) as quick, Raw(quick) as raw:
         find_coordinator(raw)
-        member = raw.ask(join_request(session_ms=50), 9).member_id
-        raw.ask(join_request(member, session_ms=50), 9)
+        member = raw.ask(join_request(session_ms=2_000), 9).member_id
+        raw.ask(join_request(member, session_ms=2_000), 9)
         sync(raw, member)
         assert quick.group("g").is_stable
         quick.wait_until(lambda: quick.group("g").state == "Empty")

@@ -187,7 +187,7 @@ def test_slow_handshake_goes_on_when_it_is_stopped(secured: Cluster) -> None:
             host, port = secured.bootstrap_servers_of("SSL").split(",")[0].split(":")
             sock = socket.create_connection((host, int(port)), timeout=0.05)
             context.wrap_socket(sock, server_hostname="localhost")
-        assert fault.hits == 1
+        secured.wait_until(lambda: fault.hits == 1)
     RawLogin(secured, "SSL", context=context).close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -116,6 +117,15 @@ def test_deserializer_error_is_raised_and_nothing_is_skipped(
     assert values == ["b'good'", "None", "b'bad'"]
 
 
+def iterated(consumer: Any, count: int) -> list[Any]:
+    """Iterate until the end, again if the first fetch took longer than the consumer's timeout."""
+    values: list[Any] = []
+    deadline = time.monotonic() + 90
+    while len(values) < count and time.monotonic() < deadline:
+        values += [record.value for record in consumer]
+    return values
+
+
 @pytest.mark.cases(2)  # each waits for a timeout
 def test_iteration_ends_after_the_timeout_and_when_closed(
     broker: Broker, topic: str, make: MakeConsumer
@@ -123,7 +133,7 @@ def test_iteration_ends_after_the_timeout_and_when_closed(
     for value in (b"a", b"b"):
         broker.write(topic, value)
     consumer = make(topic, consumer_timeout_ms=1000)
-    assert [record.value for record in consumer] == [b"a", b"b"]
+    assert iterated(consumer, 2) == [b"a", b"b"]
     consumer.close()
     with pytest.raises(StopIteration):
         next(consumer)
@@ -151,4 +161,4 @@ def test_wrapped_next_sees_each_record_of_iteration(
     for value in (b"a", b"b", b"c"):
         broker.write(topic, value)
     consumer = make(topic, consumer_timeout_ms=1000)
-    assert [record.value for record in consumer] == seen == [b"a", b"b", b"c"]
+    assert iterated(consumer, 3) == seen == [b"a", b"b", b"c"]

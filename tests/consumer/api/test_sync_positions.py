@@ -117,7 +117,7 @@ def test_a_duration_says_how_far_back_to_start(
 def test_a_pause_holds_back_what_is_buffered_and_keeps_it(
     cluster: Cluster, consumer: KafkaConsumer, tp: TopicPartition
 ) -> None:
-    read_one = consumer.poll(5_000, max_records=1)
+    read_one = consumer.poll(60_000, max_records=1)
     assert values(read_one[tp]) == LETTERS[:1]
     consumer.pause(tp)
     assert consumer.paused() == {tp}
@@ -125,7 +125,7 @@ def test_a_pause_holds_back_what_is_buffered_and_keeps_it(
     assert consumer.poll(100) == {}
     consumer.resume(tp)
     assert consumer.paused() == set()
-    assert values(consumer.poll()[tp]) == LETTERS[1:]
+    assert values(consumer.poll(60_000)[tp]) == LETTERS[1:]
     assert len([r for r in cluster.requests if r.api == "Fetch"]) - fetches <= 1
     with pytest.raises(NotAssignedError):
         consumer.pause(TopicPartition(tp.topic, 1))

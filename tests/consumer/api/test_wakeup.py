@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from typing import Any
 
 import anyio
@@ -19,6 +18,7 @@ from tests.consumer.kit import (
     Recorder,
     apoll_until,
     aread,
+    once_waiting,
     poll_until,
     read,
     values,
@@ -26,20 +26,6 @@ from tests.consumer.kit import (
 from tests.support.awaited import EACH_API
 
 LONG_MS = 3000 * PATIENCE
-
-
-def once_waiting(consumer: Any, action: Any) -> threading.Thread:
-    """Call ``action`` in a new thread as soon as the consumer is inside poll()."""
-
-    def run() -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not consumer._driver.engine.callback_queue.is_polling and time.monotonic() < deadline:
-            time.sleep(0.01)
-        action()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 @pytest.mark.anyio

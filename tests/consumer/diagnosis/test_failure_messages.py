@@ -14,6 +14,7 @@ from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import ErrorCode, KafkaTimeoutError
 from kohort.testing import Cluster, MemoryCluster
 from kohort.transport import RepeatedLog, in_seconds
+from tests.consumer.kit import poll_until
 from tests.consumer.virtual import MemoryConsumer, values
 from tests.support.kafka_server import KafkaServer
 from tests.support.virtual import run_virtual
@@ -62,10 +63,9 @@ def test_reached_broker_is_not_reported_as_misadvertised(
 ) -> None:
     with Cluster(topics={"t": 1}) as cluster:
         with KafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers) as consumer:
-            consumer.poll(timeout_ms=300)
+            poll_until(consumer, lambda: any(each.api == "Fetch" for each in cluster.requests))
             cluster.kill_broker(1)
-            consumer.poll(timeout_ms=500)
-    assert warnings_of(caplog)
+            poll_until(consumer, lambda: warnings_of(caplog))
     assert not [warning for warning in warnings_of(caplog) if "advertised" in warning]
 
 

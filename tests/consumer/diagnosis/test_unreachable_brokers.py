@@ -8,6 +8,7 @@ import pytest
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.testing import Cluster, MemoryCluster
+from tests.consumer.kit import poll_until
 from tests.consumer.virtual import MemoryConsumer, poll_for, values
 from tests.support.virtual import run_virtual
 
@@ -23,7 +24,7 @@ def servers() -> Iterator[str]:
 def test_explain_names_a_broker_that_cannot_be_connected_to(servers: str) -> None:
     with KafkaConsumer(bootstrap_servers=servers) as consumer:
         consumer.assign([TopicPartition("orders", 0)])
-        consumer.poll(timeout_ms=1_000)
+        poll_until(consumer, lambda: CAUSE in str(consumer.explain()))
         found = consumer.explain()
         assert found.reasons[0].startswith("broker 1: cannot connect to kafka.invalid:")
         assert CAUSE in found.reasons[0]
@@ -33,7 +34,7 @@ def test_explain_names_a_broker_that_cannot_be_connected_to(servers: str) -> Non
 
 def test_explain_names_the_cause_once_in_a_group(servers: str) -> None:
     with KafkaConsumer("orders", bootstrap_servers=servers, group_id="g") as consumer:
-        consumer.poll(timeout_ms=1_000)
+        poll_until(consumer, lambda: CAUSE in str(consumer.explain()))
         assert "\n".join(consumer.explain().reasons).count(CAUSE) == 1
 
 

@@ -197,7 +197,7 @@ def test_commit_future_raises_in_time_when_the_core_is_blocked(
     assert future.result() is None
     assert future.exception() is None
     poll_until(consumer, lambda: answers == [None])
-    assert consumer.committed(tp, timeout_ms=5000) == 1
+    assert consumer.committed(tp, timeout_ms=60_000) == 1
 
 
 @pytest.mark.usefixtures("quick")
@@ -209,8 +209,8 @@ def test_consumer_goes_on_after_a_call_was_given_up(
     poll_until(consumer, consumer.assignment)
     with blocked(consumer), pytest.raises(KafkaTimeoutError):
         consumer.commit({tp: 7})
-    consumer.bootstrap(timeout_ms=5000)
-    assert consumer.committed(tp, timeout_ms=5000) is None  # it was cancelled before it began
+    consumer.bootstrap(timeout_ms=60_000)
+    assert consumer.committed(tp, timeout_ms=60_000) is None  # it was cancelled before it began
     cluster.produce(topic, [b"a"])
     assert len(read(consumer, 1)) == 1
 

@@ -32,7 +32,7 @@ from kohort.records import allocate_in_python, to_columns
 from kohort.subscription import OffsetReset
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
-from tests.consumer.kit import poll_until, read
+from tests.consumer.kit import once_waiting, poll_until, read
 from tests.fetcher.bench import Bench
 from tests.fetcher.making import T0, T1, CountedLease, batch, broken, offsets
 
@@ -141,7 +141,7 @@ def test_interrupt_anywhere_loses_no_record_and_keeps_no_lock(
                     break
             else:
                 sys.setprofile(interrupt)
-                polled = consumer.poll(5_000)
+                polled = consumer.poll(60_000)
                 sys.setprofile(None)
                 offsets += [record.offset for record in polled[tp]]
             in_a_row += 1
@@ -170,14 +170,13 @@ def test_an_interrupt_ends_the_wait_at_once(topic: str, make: MakeConsumer) -> N
 
     main = threading.get_ident()
     before = signal.signal(signal.SIGUSR1, interrupt)
-    timer = threading.Timer(0.2, send)
-    timer.start()
+    thread = once_waiting(consumer, send)
     try:
         with pytest.raises(KeyboardInterrupt):
-            consumer.poll(timeout_ms=25_000)
-        assert time.monotonic() - sent[0] < 2
+            consumer.poll(timeout_ms=90_000)
+        assert time.monotonic() - sent[0] < 45
     finally:
-        timer.join()
+        thread.join()
         signal.signal(signal.SIGUSR1, before)
     assert consumer.poll() == {}
 
@@ -191,7 +190,7 @@ def test_interrupt_anywhere_in_building_a_table_loses_nothing(
         cluster.produce(topic, [b"%d" % n for n in range(first, first + 8)], partition=0)
     consumer = make(topic)
     poll_until(consumer, consumer.assignment)
-    getattr(consumer, way)(5_000)  # imports included
+    getattr(consumer, way)(60_000)  # imports included
     consumer.seek(tp, 0)
     offsets: list[int] = []
     steps = interrupts = in_a_row = 0
@@ -201,7 +200,7 @@ def test_interrupt_anywhere_in_building_a_table_loses_nothing(
         interrupt = Interrupt(3 * steps + len(way) % 3)  # every third, all take a minute
         try:
             sys.setprofile(interrupt)
-            table = getattr(consumer, way)(5_000, max_records=3)
+            table = getattr(consumer, way)(60_000, max_records=3)
             sys.setprofile(None)
             if way == "poll_arrow":
                 offsets += table.column("offset").to_pylist()

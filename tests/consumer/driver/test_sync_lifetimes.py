@@ -32,7 +32,7 @@ from kohort.errors import (
 from kohort.testing import Cluster
 from tests.consumer import servers
 from tests.consumer.conftest import MakeConsumer
-from tests.consumer.kit import Recorder, kohort_threads, poll_until, read, values
+from tests.consumer.kit import Recorder, kohort_threads, once_waiting, poll_until, read, values
 
 
 @pytest.fixture(params=["classic", "consumer"])
@@ -185,13 +185,12 @@ def test_close_in_a_signal_handler_is_done_when_poll_returns(
     consumer = make(topic, group_id=group)
     poll_until(consumer, consumer.assignment)
     before = signal.signal(signal.SIGUSR1, lambda *_: consumer.close())
+    thread = once_waiting(consumer, lambda: os.kill(os.getpid(), signal.SIGUSR1))
     try:
-        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
         assert consumer.poll(timeout_ms=29_000) == {}
         assert consumer._driver.life.is_closed
     finally:
-        timer.join()
+        thread.join()
         signal.signal(signal.SIGUSR1, before)
     with pytest.raises(ConsumerClosedError):
         consumer.poll()

@@ -279,7 +279,7 @@ def test_other_server_is_used_when_one_refuses(
         )
         consumer.assign([TopicPartition("orders", 0)])
         assert [each for each in poll_quietly(consumer, 0.5) if isinstance(each, TlsError)] == []
-        consumer.bootstrap(timeout_ms=5000)
+        consumer.bootstrap(timeout_ms=60_000)
         consumer.close()
 
 
@@ -307,7 +307,7 @@ def test_refusal_after_first_contact_is_raised_once(
             metadata_max_age_ms=100,
             **TLS,
         )
-        consumer.bootstrap(timeout_ms=5000)
+        consumer.bootstrap(timeout_ms=60_000)
         for _ in range(2):
             current[0] = server_context(certificates, "expired")
             for sock in cut:

@@ -106,9 +106,9 @@ async def test_heartbeats_go_on_while_a_listener_waits(
 
     async def assigned(partitions: Partitions) -> None:
         before = beats()
-        await cluster.wait_until_async(lambda: beats() > before + 44)
+        await cluster.wait_until_async(lambda: beats() > before + 64)
 
-    options |= {**CLASSIC, "session_timeout_ms": 2000}  # 44 heartbeats of 50 ms take longer
+    options |= {**CLASSIC, "session_timeout_ms": 3000}  # 64 heartbeats of 50 ms take longer
     listener = AsyncRecorder(assigned=assigned)
     async with member(topic, group, listener, options) as consumer:
         await consumer.poll()

@@ -12,6 +12,7 @@ from kohort.errors import RebalanceListenerError, ReentrantCallError
 from kohort.testing import Cluster
 from tests.consumer.conftest import CLASSIC, MakeConsumer
 from tests.consumer.kit import (
+    PATIENCE,
     Partitions,
     Recorder,
     evict,
@@ -152,11 +153,11 @@ def test_iterating_slowly_within_a_batch_is_polling(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     listener = Recorder()
-    consumer = join(make, topic, group, listener, max_poll_interval_ms=1500)
+    consumer = join(make, topic, group, listener, max_poll_interval_ms=4000)
     cluster.produce(topic, [b"x"] * 40, partition=0)
     started = threading.Event()
     for number, _ in zip(range(40), consumer, strict=False):
-        started.wait(0.05)  # 2 s in total, and each step within the interval
+        started.wait(0.11)  # 4.4 s in total, and each step within the interval
         assert listener.count("lost") == 0, number
 
 
@@ -194,13 +195,13 @@ def test_heartbeats_go_on_while_a_listener_blocks(
 ) -> None:
     def assigned(partitions: Partitions) -> None:
         before = beats()
-        cluster.wait_until(lambda: beats() > before + 14)  # 700 ms, more than the session
+        cluster.wait_until(lambda: beats() > before + 64)  # 3.2 s, more than the session
 
     def beats() -> int:
         return sum(request.api == "Heartbeat" for request in cluster.requests)
 
     listener = Recorder(assigned=assigned)
-    consumer = join(make, topic, group, listener, **CLASSIC, session_timeout_ms=500)
+    consumer = join(make, topic, group, listener, **CLASSIC, session_timeout_ms=3000)
     assert cluster.group(group).generation == 1
     consumer.poll()
     assert listener.names == ["assigned"]
@@ -226,8 +227,9 @@ def test_an_exception_stops_nothing_and_comes_out_of_poll_once(
     listener.hooks = {"revoked": fail, "assigned": ReentrantHook(consumer)}
     evict(cluster, group)
     listener.hooks["lost"] = fail
-    error = poll_error(consumer, RebalanceListenerError)
-    assert error.callback == "on_partitions_lost"  # the first, the other is logged
+    with pytest.raises(RebalanceListenerError) as raised:
+        consumer.poll(timeout_ms=1000 * PATIENCE)  # until the rebalance has ended
+    assert raised.value.callback == "on_partitions_lost"  # the first, the other is logged
     assert consumer.assignment() == both
     listener.hooks = {"revoked": fail}
     with pytest.raises(RebalanceListenerError, match="ZeroDivisionError: in the listener"):

@@ -248,7 +248,7 @@ def test_explain_names_the_login(secured: Cluster) -> None:
         sasl_plain_password="alice-secret",
         ssl_cafile=secured.ssl_cafile,
     ) as consumer:
-        consumer.bootstrap(timeout_ms=5000)
+        consumer.bootstrap(timeout_ms=60_000)
         assert "security: SASL_SSL, SCRAM-SHA-256 as alice" in str(consumer.explain())
         assert "alice-secret" not in str(consumer.explain().as_dict())
 
