@@ -34,8 +34,8 @@ FIRST_ASSIGNMENT_S = 10.0
 REBALANCE_MARGIN_S = 10.0
 """Margin of AvailableNow after the time in which other members revoke or rejoin."""
 FINAL_COMMIT_S = 5.0
-NEW_ENDS_S = 1.0
-"""Time to wait for new ends before the driver reports no new records."""
+NEW_ENDS_S = 5.0
+"""Time to wait for new ends before the driver reports no new records. Only outages take so long."""
 
 
 class GroupDriver:
@@ -106,17 +106,43 @@ class GroupDriver:
                 self._raise_timeout("its partitions were not assigned, or their starts not found")
         elif not self._has_waited:
             self._has_waited = True
-            partitions.wait_for_first_starts(FIRST_ASSIGNMENT_S)
-        found = self._next(start, max_rows, ignore_minimum)
-        if found is not start or partitions.is_ending:
-            return found
-        if self._target is not None:
-            partitions.wait_for_commits(FINAL_COMMIT_S)
-            return start
-        # The result includes records written before the call, because processAllAvailable() waits
-        # until the query reports no new records.
-        partitions.wait_for_change(request, NEW_ENDS_S)
-        return self._next(start, max_rows, ignore_minimum)
+            self._wait_for_first_partitions()
+        deadline = time.monotonic() + NEW_ENDS_S
+        while True:
+            # The result includes records written before the call, because processAllAvailable()
+            # waits until the query reports no new records.
+            is_complete = partitions.has_ends(request)
+            found = self._next(start, max_rows, ignore_minimum)
+            if found is not start or partitions.is_ending:
+                return found
+            if self._target is not None:
+                self._wait_for_last_commits()
+                return start
+            left = deadline - time.monotonic()
+            if is_complete or left <= 0:
+                return start
+            partitions.wait_for_change(request, left)
+
+    def _wait_for_first_partitions(self) -> None:
+        partitions = self._partitions
+        if not partitions.wait_for_first_starts(FIRST_ASSIGNMENT_S) and partitions.is_running:
+            logger.warning(
+                "[%s] the group assigned this query no partitions within %g s, so its first batch "
+                "is empty. With trigger(once=True) it then reads nothing: use "
+                "trigger(availableNow=True), which waits. Another query may still run a batch",
+                self._options.group_id,
+                FIRST_ASSIGNMENT_S,
+            )
+
+    def _wait_for_last_commits(self) -> None:
+        partitions = self._partitions
+        if not partitions.wait_for_commits(FINAL_COMMIT_S) and partitions.is_running:
+            logger.warning(
+                "[%s] the last batch was not committed within %g s. Unless the end of the query "
+                "commits it, another member reads it again",
+                self._options.group_id,
+                FINAL_COMMIT_S,
+            )
 
     def _next(
         self, start: StreamOffset, max_rows: int | None, ignore_minimum: bool

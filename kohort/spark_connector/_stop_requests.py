@@ -119,7 +119,8 @@ def _request_stop(wanted: list[str], active: Callable[[], bool], deadline: float
     finally:
         # Remove the request first. A source that acknowledges too late then sees that the request
         # is gone and removes its acknowledgement.
-        for left in (request, *folder.glob(f"{name}.*")):
+        request.unlink(missing_ok=True)
+        for left in folder.glob(f"{name}.*"):
             left.unlink(missing_ok=True)
 
 

@@ -123,8 +123,8 @@ def test_refused_commits_fail_no_query_and_are_made_later(
         cluster.wait_until(lambda: fault.hits, DEADLINE)
         expected += produce(cluster, 5)
         cluster.wait_until(query.trigger, DEADLINE)
-    assert query.values() == expected
-    assert committed(cluster)[0] == 0
+        assert query.values() == expected
+        assert committed(cluster)[0] == 0
     query.trigger()
     cluster.wait_until(lambda: committed(cluster)[0] == 10, DEADLINE)
     assert "a commit failed" in caplog.text
@@ -151,7 +151,8 @@ def test_a_start_that_cannot_be_committed_yet_is_committed_later(
     assert query.values() == expected
 
 
-def test_an_outage_makes_a_query_wait(cluster: Cluster) -> None:
+def test_an_outage_makes_a_query_wait(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_group_driver, "NEW_ENDS_S", 1.0)
     expected = produce(cluster, 5)
     query = member(cluster)
     query.start()

@@ -194,3 +194,23 @@ def test_commit_that_returns_to_the_committed_offset_is_kept() -> None:
     commits.add({FIRST: 14})
     commits.mark_committed({FIRST: 13}, BOTH)
     assert commits.pending == {FIRST: 14}
+
+
+def test_member_without_partitions_has_ends_after_its_next_look_only() -> None:
+    partitions = MemberPartitions()
+    partitions.set_all_partitions(BOTH)
+    partitions.add_assigned(())
+    request = partitions.request_ends()
+    assert not partitions.has_ends(request)
+    partitions.set_ends({}, {}, request)
+    assert partitions.has_ends(request)
+    assert partitions.wait_for_ends(request, 0.0) == {}
+
+
+def test_offsets_of_other_members_end_a_wait_only_if_they_are_new() -> None:
+    partitions = assigned()
+    before = partitions._version
+    others = {SECOND: ReadablePartition(0, 5, "")}
+    partitions.set_others(others)
+    partitions.set_others(dict(others))
+    assert partitions._version == before + 1

@@ -218,7 +218,7 @@ def test_available_now_leaves_gained_partitions_to_later_runs(cluster: Cluster) 
 
 
 def test_member_without_partitions_waits_once_then_runs_empty(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(_group_driver, "FIRST_ASSIGNMENT_S", 0.3)
     cluster.create_topic("single", 1)
@@ -233,6 +233,7 @@ def test_member_without_partitions_waits_once_then_runs_empty(
             assert query.offset_log == [json.dumps(StreamOffset().to_json())]
             assert not query.trigger()
             query.stop()
+    assert caplog.text.count("assigned this query no partitions within 0.3 s") == 1
 
 
 def set_offset(cluster: Cluster, partition: int, offset: int) -> None:

@@ -143,7 +143,7 @@ def test_query_with_state_goes_on_beside_member_without_commits(cluster: Cluster
         cluster.wait_until(lambda: not query.trigger() and len(owned(query)) < 3, DEADLINE)
         cluster.wait_until(lambda: query.reader._driver._partitions._others, DEADLINE)
         assert not query.trigger()
-        assert other.assigned
+        cluster.wait_until(lambda: other.assigned, DEADLINE)
     cluster.wait_until(lambda: not query.trigger() and len(owned(query)) == 3, DEADLINE)
     produce_everywhere(cluster)
     read_all(cluster, query, 15)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +12,7 @@ import pytest
 from kohort import KafkaConsumer, KafkaTimeoutError, TopicPartition
 from kohort.spark_connector import _group_driver, _stream_driver
 from kohort.spark_connector.member import _member
+from kohort.spark_connector.member._member_partitions import ReadablePartition
 from kohort.testing import Cluster
 from tests.spark_connector.members import GROUP, committed, member, member_options
 from tests.spark_connector.reading import Query, open_transaction, options, produce, read_batch
@@ -23,7 +26,7 @@ AHEAD = '{"orders": {"0": 10, "1": 0, "2": 0}}'
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (_stream_driver, _member):
         monkeypatch.setattr(module, "LOOK_UP_MS", 500)
-    monkeypatch.setattr(_group_driver, "REBALANCE_MARGIN_S", 1.0)
+    monkeypatch.setattr(_group_driver, "REBALANCE_MARGIN_S", 5.0)
 
 
 @contextmanager
@@ -102,4 +105,29 @@ def test_trigger_includes_records_written_before_it(cluster: Cluster) -> None:
         assert not query.trigger()
         produce(cluster, 1)
         assert query.trigger()
+    query.stop()
+
+
+def test_trigger_includes_them_beside_members_that_commit(cluster: Cluster) -> None:
+    query = member(cluster)
+    query.start()
+    query.trigger()
+    over = threading.Event()
+
+    def let_others_commit() -> None:
+        for offset in itertools.count():
+            query.reader._driver._partitions.set_others({ORDERS: ReadablePartition(0, offset, "")})
+            if over.wait(0.005):
+                return
+
+    others = threading.Thread(target=let_others_commit)
+    others.start()
+    try:
+        for _ in range(5):
+            assert not query.trigger()
+            produce(cluster, 1)
+            assert query.trigger()
+    finally:
+        over.set()
+        others.join()
     query.stop()

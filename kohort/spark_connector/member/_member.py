@@ -343,6 +343,8 @@ class GroupMember:
         try:
             if owned := self.partitions.existing():
                 self._look_up_ends(owned)
+            else:  # the answer paces the triggers of a query without partitions
+                self.partitions.set_ends({}, {}, self.partitions.ends_requested)
         finally:
             self._schedule.postpone(Task.ENDS, ENDS_REFRESH_S)
 

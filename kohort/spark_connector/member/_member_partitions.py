@@ -192,23 +192,21 @@ class MemberPartitions:
         time is over first.
         """
         with self._changed:
-            if not self._wait(lambda: self._has_ends(request), seconds):
+            if not self._wait(lambda: self.has_ends(request), seconds):
                 return None
             return dict(self._ends.offsets)
 
-    def _has_ends(self, request: int) -> bool:
-        existing = self.existing().keys()
-        if not self._is_settled or not existing <= self._ends.offsets.keys():
-            return False
-        return not existing or self._ends.has_answered(request)
+    def has_ends(self, request: int) -> bool:
+        """True if no rebalance is running, and the ends of the owned partitions answer it."""
+        with self._changed:
+            is_known = self._is_settled and self.existing().keys() <= self._ends.offsets.keys()
+            return is_known and self._ends.has_answered(request)
 
     def wait_for_change(self, request: int, seconds: float) -> bool:
         """Wait until the requested ends have arrived, or the same start may give another batch."""
         with self._changed:
             version = self._version
-            return self._wait(
-                lambda: self._ends.has_answered(request) or self._version > version, seconds
-            )
+            return self._wait(lambda: self.has_ends(request) or self._version > version, seconds)
 
     def wait_for_commits(self, seconds: float) -> bool:
         """Wait until no offset is left to commit."""
@@ -420,7 +418,8 @@ class MemberPartitions:
             self._ends.offsets |= {tp: end for tp, end in ends.items() if tp in self._owned}
             if self.existing().keys() <= ends.keys():
                 self._ends.answer(request)
-                self._last_error = None
+                if ends:
+                    self._last_error = None
             self._changed.notify_all()
 
     def set_all_partitions(self, partitions: Iterable[TopicPartition]) -> None:
@@ -441,8 +440,9 @@ class MemberPartitions:
     def set_others(self, found: Mapping[TopicPartition, ReadablePartition]) -> None:
         """Set the group's offsets of partitions that other members may own."""
         with self._changed:
-            self._others = found
-            self._notify()
+            if found != self._others:
+                self._others = found
+                self._notify()
 
     def offsets_to_commit(self) -> dict[TopicPartition, int]:
         """Return the offsets of finished micro-batches that are not committed yet."""
