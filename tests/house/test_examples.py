@@ -18,4 +18,4 @@ def marks(example: Path) -> list[pytest.MarkDecorator]:
     "example", [pytest.param(path, id=path.name, marks=marks(path)) for path in EXAMPLES]
 )
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    run_python(example.read_text(), tmp_path, timeout_s=200 if marks(example) else 50)
+    run_python(example.read_text(), tmp_path, timeout_s=200 if marks(example) else 150)

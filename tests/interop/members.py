@@ -146,8 +146,8 @@ class Members:
         return wait_until(look, meanwhile, explain=self.__str__)
 
     def count(self) -> int:
-        """Return the number of records that all members have read."""
-        return sum(len(member.reads) for member in self.all)
+        """Return the number of different records that all members have read."""
+        return len({read[:2] for member in self.all for read in list(member.reads)})
 
     def overlaps(self) -> list[str]:
         """Return a sentence for each time that a partition had two owners."""

@@ -11,7 +11,7 @@ from tests.interop.waiting import wait_until
 
 PARTITIONS = 6
 RATE = 500  # records a second
-SESSION_S = 2.0
+SESSION_S = 4.0
 SESSION_MS, HEARTBEAT_MS = int(SESSION_S * 1000), 300
 OPTIONS: dict[str, dict[str, Any]] = {
     "classic": {

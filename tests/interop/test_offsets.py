@@ -204,7 +204,7 @@ def test_iteration_ends_when_nothing_comes(
     broker: Broker, ten: TopicPartition, unique: Unique
 ) -> None:
     group = unique("iterated")
-    options = {"group_id": group, "enable_auto_commit": True, "consumer_timeout_ms": 300}
+    options = {"group_id": group, "enable_auto_commit": True, "consumer_timeout_ms": 5_000}
     with consumer(broker.bootstrap_servers, ten.topic, **options) as reader:
         for record in reader:
             if record.offset == 3:

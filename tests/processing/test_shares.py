@@ -685,7 +685,7 @@ def test_coroutines_that_hold_all_slots_are_reported(backend: str) -> None:
 def test_threads_handle_a_queue() -> None:
     calls: list[tuple[Any, int]] = []
     finished = threading.Event()
-    with Cluster(topics={"jobs": 2}, share_lock_ms=1_500) as cluster:
+    with Cluster(topics={"jobs": 2}, share_lock_ms=15_000) as cluster:
         cluster.produce("jobs", ["a", "poison", "long"])
         consumer = ShareConsumer(
             "jobs",

@@ -76,7 +76,7 @@ def is_shown(output: str, shown: str) -> bool:
     return re.fullmatch("(?:.*\n)*".join(parts), output) is not None
 
 
-def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
+def run_python(code: str, folder: Path, timeout_s: float = 150.0) -> str:
     """Run code as a script in ``folder`` and return its output. Fail with its traceback.
 
     Tests are run by pytest, in the same way.
