@@ -35,7 +35,12 @@ REBALANCE_MARGIN_S = 10.0
 """Margin of AvailableNow after the time in which other members revoke or rejoin."""
 FINAL_COMMIT_S = 5.0
 NEW_ENDS_S = 5.0
-"""Time to wait for new ends before the driver reports no new records. Only outages take so long."""
+"""Time to wait for new ends before the driver reports no new records.
+
+A call takes that time in an outage, without the leader of a partition, and in a rebalance.
+"""
+LATE_ENDS_S = 1.0
+"""The same after a call to which they did not come."""
 
 
 class GroupDriver:
@@ -60,7 +65,7 @@ class GroupDriver:
         self._delay = BatchDelay(options, clock)
         self._loss = LossCheck(options)
         self._target: dict[TopicPartition, int] | None = None
-        self._has_waited = False
+        self._has_waited = self._is_late = self._has_warned_of_commits = False
         self._query_id = new_query_id()
         self._read_partitions: set[TopicPartition] = set()
         """Partitions that this run has read. A reset of the group's offset was before that: the
@@ -98,55 +103,69 @@ class GroupDriver:
         is committed. ``ignore_minimum`` plans a batch of any size.
         """
         partitions = self._partitions
-        request = partitions.request_ends()
+        partitions.request_ends()
         partitions.check()
         self._finish_up_to(start)  # a waiting revocation continues
-        if self._target is not None:
-            if not partitions.wait_for_starts(self._join_timeout_s):
-                self._raise_timeout("its partitions were not assigned, or their starts not found")
-        elif not self._has_waited:
+        if self._target is None and not self._has_waited:
             self._has_waited = True
             self._wait_for_first_partitions()
-        deadline = time.monotonic() + NEW_ENDS_S
+        deadline = time.monotonic() + (LATE_ENDS_S if self._is_late else NEW_ENDS_S)
         while True:
+            if self._target is not None and not partitions.wait_for_bounds(self._join_timeout_s):
+                self._raise_timeout("the bounds of its partitions were not found, or none assigned")
+            planned = self._begin_next(start, max_rows, ignore_minimum)
+            if planned.offset is not None or partitions.is_ending:
+                return planned.offset or start
+            if self._target is not None:
+                if planned.look.has_bounds:  # no rebalance began before the batch was planned
+                    self._wait_for_last_commits()
+                    return start
+                continue
             # The result includes records written before the call, because processAllAvailable()
             # waits until the query reports no new records.
-            is_complete = partitions.has_ends(request)
-            found = self._next(start, max_rows, ignore_minimum)
-            if found is not start or partitions.is_ending:
-                return found
-            if self._target is not None:
-                self._wait_for_last_commits()
-                return start
             left = deadline - time.monotonic()
-            if is_complete or left <= 0:
+            self._is_late = not planned.look.is_complete
+            if not self._is_late or left <= 0:
                 return start
-            partitions.wait_for_change(request, left)
+            partitions.wait_for_change(planned.look, left)
 
     def _wait_for_first_partitions(self) -> None:
-        partitions = self._partitions
-        if not partitions.wait_for_first_starts(FIRST_ASSIGNMENT_S) and partitions.is_running:
+        partitions, group = self._partitions, self._options.group_id
+        if partitions.wait_for_first_starts(FIRST_ASSIGNMENT_S) or not partitions.is_running:
+            return
+        if partitions.has_partitions:
             logger.warning(
-                "[%s] the group assigned this query no partitions within %g s, so its first batch "
-                "is empty. With trigger(once=True) it then reads nothing: use "
-                "trigger(availableNow=True), which waits. Another query may still run a batch",
-                self._options.group_id,
+                "[%s] the starts of some partitions were not found within %g s. The query reads "
+                "these as soon as they are",
+                group,
+                FIRST_ASSIGNMENT_S,
+            )
+        else:
+            logger.warning(
+                "[%s] the group assigned this query no partitions within %g s: it has more members "
+                "than partitions, or another member has not finished its batch. The query goes on "
+                "without records. A run of trigger(once=True) may end without any, before Spark "
+                "4.2 also one of trigger(availableNow=True)",
+                group,
                 FIRST_ASSIGNMENT_S,
             )
 
     def _wait_for_last_commits(self) -> None:
         partitions = self._partitions
-        if not partitions.wait_for_commits(FINAL_COMMIT_S) and partitions.is_running:
+        if partitions.wait_for_commits(FINAL_COMMIT_S) or not partitions.is_running:
+            return
+        if not self._has_warned_of_commits:
+            self._has_warned_of_commits = True
             logger.warning(
                 "[%s] the last batch was not committed within %g s. Unless the end of the query "
-                "commits it, another member reads it again",
+                "commits it, another member may read it again",
                 self._options.group_id,
                 FINAL_COMMIT_S,
             )
 
-    def _next(
+    def _begin_next(
         self, start: StreamOffset, max_rows: int | None, ignore_minimum: bool
-    ) -> StreamOffset:
+    ) -> BatchPlan:
         partitions = self._partitions
         partitions.check()
         ignore_minimum = ignore_minimum or self._target is not None
@@ -155,10 +174,9 @@ class GroupDriver:
             lambda view: self._reached(view, start),  # new starts may add offsets to commit
             lambda view: self._plan(view, start, max_rows, ignore_minimum),
         )
-        if found.offset is None:
-            return start
-        self._planned = found
-        return found.offset
+        if found.offset is not None:
+            self._planned = found
+        return found
 
     def _raise_timeout(self, what: str) -> None:
         """Raise KafkaTimeoutError unless the query ends, so that no run ends incomplete."""
@@ -234,6 +252,9 @@ class GroupDriver:
                 return ready.start
             if reset == "group" and ready.committed_by is not None:
                 return ready.start
+        if tp in start.end and ready.committed_by is None:
+            # The group has no offset, and the start of the log may hide lost records.
+            return done
         if reset != "group" and tp in start.end and _is_of(start, ready):
             # A query commits what its checkpoint has, so an older checkpoint was restored.
             return done
@@ -247,6 +268,8 @@ class GroupDriver:
             self._check_sole_reader(view, start)
         positions = {tp: self._position(tp, at, start) for tp, at in view.readable.items()}
         self._warn_of_restored_checkpoint(positions, view, start)
+        if has_state:
+            self._warn_of_skipped_records(positions, view, start)
         void, skipped = self._loss.check(
             start, positions, view.ends, view.all_partitions, view.topic_ids
         )
@@ -279,7 +302,9 @@ class GroupDriver:
         void = was_recreated(start, view.topic_ids)
         known = {tp: at for tp, at in {**view.others, **view.ready}.items() if tp.topic not in void}
         read = [tp for tp, at in known.items() if self._is_read_by_other(tp, at, start)]
-        for tp in (known.keys() & view.others.keys()) - self._read_partitions:
+        for tp in known.keys() & view.others.keys():
+            if tp in self._read_partitions and tp in start.end:
+                continue
             first = self._first_of_others.setdefault(tp, known[tp].start)
             if known[tp].start > first and not _is_of(start, known[tp]):
                 read.append(tp)
@@ -324,6 +349,28 @@ class GroupDriver:
                 ", ".join(
                     f"{tp.topic}-{tp.partition} {ahead[tp]} instead of {view.readable[tp].start}"
                     for tp in new
+                ),
+            )
+
+    def _warn_of_skipped_records(
+        self, positions: Offsets, view: BatchView, start: StreamOffset
+    ) -> None:
+        """Warn once of records that the state lacks because of a client's offset in the group."""
+        ahead = {
+            tp: at
+            for tp, at in positions.items()
+            if at > start.end.get(tp, at) and view.readable[tp].may_be_reset
+        }
+        if new := sorted(ahead.keys() - self._warned):
+            self._warned.update(new)
+            logger.warning(
+                "[%s] the query keeps state, and its state lacks the records before the offsets "
+                "that another client has committed in the group: %s. After a reset of the group's "
+                "offsets that is right. Otherwise the results are wrong: give the query another "
+                "group, with which it continues at its checkpoint",
+                self._options.group_id,
+                ", ".join(
+                    f"{tp.topic}-{tp.partition} {start.end[tp]} to {ahead[tp] - 1}" for tp in new
                 ),
             )
 

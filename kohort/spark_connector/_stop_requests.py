@@ -61,7 +61,8 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     if not query.isActive:
         logger.warning(
             "the query had already ended. After trigger(availableNow=True) all offsets are "
-            "committed. After another trigger those of the last micro-batch may be uncommitted"
+            "committed, unless a warning named a failed commit. After another trigger those of the "
+            "last micro-batch may be uncommitted"
         )
         query.stop()
         return False

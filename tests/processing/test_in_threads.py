@@ -261,6 +261,7 @@ def test_revoked_partitions_are_drained_and_committed(cluster: Cluster) -> None:
     stopper.join(LIMIT)
     assert committed(cluster) == 4
     partitions, handled = revoked[0]
+    assert partitions
     assert {(b"a", b"b")[tp.partition] for tp in partitions} <= set(handled)
     assert values.count(b"a") == values.count(b"b") == 1
 

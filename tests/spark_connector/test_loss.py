@@ -15,7 +15,7 @@ from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.spark_connector.member import _member
 from kohort.testing import Cluster, ProducerRecord
-from tests.spark_connector.members import GROUP, member_options
+from tests.spark_connector.members import GROUP, member, member_options
 from tests.spark_connector.reading import Query, delete_before, options, produce, read_batch, values
 
 DEADLINE = 90.0
@@ -172,6 +172,17 @@ def test_what_retention_took_is_named_to_the_offset(
         query.run_available_now()
     assert query.values()[5:] == expected[4:]
     assert "orders-0 [5, 9)" in caplog.text
+
+
+def test_what_retention_took_is_named_when_the_group_has_no_offset(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    query = member(cluster)
+    query.run_available_now()
+    produce(cluster, 10)
+    delete_before(cluster, 9)
+    query.change(**{"kafka.group.id": "fresh"})
+    with pytest.raises(DataLossError, match=r"orders-0 \[5, 9\)"):
+        query.run_available_now()
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -207,6 +207,19 @@ def test_member_without_partitions_has_ends_after_its_next_look_only() -> None:
     assert partitions.wait_for_ends(request, 0.0) == {}
 
 
+def test_look_is_complete_only_with_all_starts() -> None:
+    partitions = MemberPartitions()
+    partitions.set_all_partitions(BOTH)
+    partitions.add_assigned(BOTH)
+    partitions.set_ends({FIRST: 5, SECOND: 0}, {}, partitions.request_ends())
+    look = partitions.begin_batch(nothing, lambda view: BatchPlan(None)).look
+    assert not look.is_complete
+    assert not partitions.wait_for_change(look, 0.0)
+    partitions.set_starts({tp: ReadablePartition(1, 0, "") for tp in BOTH}, {})
+    assert partitions.wait_for_change(look, 0.0)
+    assert partitions.begin_batch(nothing, lambda view: BatchPlan(None)).look.is_complete
+
+
 def test_offsets_of_other_members_end_a_wait_only_if_they_are_new() -> None:
     partitions = assigned()
     before = partitions._version

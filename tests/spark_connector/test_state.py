@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import InvalidOptionError
 from kohort.spark_connector import BatchEndListener
+from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector.member._member import Schedule, Task
+from kohort.spark_connector.member._member_partitions import BatchView, ReadablePartition
 from kohort.testing import Cluster
-from tests.spark_connector.members import DEADLINE, Polling, committed, member, owned, plain
+from tests.spark_connector.members import DEADLINE, GROUP, Polling, committed, member, owned, plain
 from tests.spark_connector.reading import Query, kept, produce
 
 SHARED = "keeps state, and another member of group 'billing' has read orders-"
@@ -102,7 +105,7 @@ def test_query_with_state_fails_when_it_looks_after_a_consumer_has_read(cluster:
     with Polling(plain(cluster, auto_commit_interval_ms=100)) as other:
         cluster.wait_until(lambda: not query.trigger() and other.assigned, DEADLINE)
         produce_everywhere(cluster)
-        cluster.wait_until(lambda: committed(cluster)[min(other.assigned)] == 15, DEADLINE)
+        cluster.wait_until(lambda: 15 in committed(cluster).values(), DEADLINE)
         schedule(query).make_due(Task.OTHERS)
         assert SHARED in trigger_until_error(cluster, query)
     query.stop()
@@ -135,6 +138,39 @@ def test_query_with_state_fails_before_it_reads_when_restarted(cluster: Cluster)
     query.change(**{"kafka.group.id": "sums"})
     query.run_available_now()
     assert len(query.values()) == 3 * 15
+
+
+def test_query_with_state_warns_once_of_offsets_of_a_client_before_its_start(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They may be a reset by a user, so they are no error."""
+    query = with_state(cluster)
+    query.stop()
+    produce_everywhere(cluster)
+    with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP) as other:
+        other.commit({TopicPartition("orders", 0): 13})
+    query.start()
+    read_all(cluster, query, 14)
+    query.stop()
+    assert caplog.text.count("its state lacks the records") == 1
+    assert "orders-0 10 to 12." in caplog.text
+
+
+def test_other_reader_of_a_recreated_topic_is_seen(cluster: Cluster) -> None:
+    query = with_state(cluster)
+    driver, tp = query.reader._driver, TopicPartition("orders", 0)
+    assert tp in driver._read_partitions
+    start = StreamOffset({}, {}, {}, "ours")  # without the partitions of the former topic
+
+    def check(offset: int) -> None:
+        others = {tp: ReadablePartition(0, offset, "")}
+        driver._check_sole_reader(BatchView({}, {}, {}, {}, others, None, False), start)
+
+    check(3)
+    check(3)
+    with pytest.raises(InvalidOptionError, match="has read orders-0 up to offset 5"):
+        check(5)
+    query.stop()
 
 
 def test_query_with_state_goes_on_beside_member_without_commits(cluster: Cluster) -> None:

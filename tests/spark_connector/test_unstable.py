@@ -96,8 +96,11 @@ def test_restarted_query_awaits_partitions_before_it_is_empty(
     assert query.values()[5:] == expected
 
 
-def test_trigger_includes_records_written_before_it(cluster: Cluster) -> None:
+def test_trigger_includes_records_written_before_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After an unchanged offset, processAllAvailable() takes everything as read."""
+    monkeypatch.setattr(_group_driver, "NEW_ENDS_S", DEADLINE)
     query = member(cluster)
     query.start()
     query.trigger()
@@ -108,7 +111,10 @@ def test_trigger_includes_records_written_before_it(cluster: Cluster) -> None:
     query.stop()
 
 
-def test_trigger_includes_them_beside_members_that_commit(cluster: Cluster) -> None:
+def test_trigger_includes_them_beside_members_that_commit(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_group_driver, "NEW_ENDS_S", DEADLINE)
     query = member(cluster)
     query.start()
     query.trigger()

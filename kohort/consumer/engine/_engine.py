@@ -438,8 +438,8 @@ class Engine:
                 )
             if scope.cancelled_caught:
                 logger.info(
-                    "[%s] the broker did not respond to LeaveGroup within %g s, so the group may "
-                    "wait for the end of the session. Call close() before the process ends",
+                    "[%s] the broker did not respond within %g s to the request to leave. The "
+                    "process ends, so the session may have to expire. close() waits longer",
                     self.config.group.group_id,
                     LAST_REQUEST_SECONDS,
                 )

@@ -66,6 +66,17 @@ class BatchView(NamedTuple):
     is_ending: bool
 
 
+class Look(NamedTuple):
+    """What was known when a micro-batch was planned."""
+
+    has_bounds: bool
+    """True if no rebalance was running and the start and the end of each partition were known."""
+    is_complete: bool
+    """True if the ends were also looked up since the latest request."""
+    version: int
+    """Number of changes until then."""
+
+
 class BatchPlan(NamedTuple):
     """Result of planning."""
 
@@ -75,6 +86,8 @@ class BatchPlan(NamedTuple):
     """Partitions that the micro-batch may read."""
     void: Collection[TopicPartition] = ()
     """Partitions whose offsets no longer apply. They are read from the beginning."""
+    look: Look = Look(has_bounds=False, is_complete=False, version=0)
+    """Set by begin_batch()."""
 
     def in_flight(self) -> set[TopicPartition]:
         """Return the partitions of which the micro-batch reads records."""
@@ -177,9 +190,9 @@ class MemberPartitions:
         """Wait until no rebalance is running and the member has partitions."""
         return self._wait(lambda: self._is_stable and self.has_partitions, seconds)
 
-    def wait_for_starts(self, seconds: float) -> bool:
-        """Wait until the starts of all owned partitions are known, if there are any."""
-        return self._wait(lambda: self.has_all_starts, seconds)
+    def wait_for_bounds(self, seconds: float) -> bool:
+        """Wait until the starts and ends of all owned partitions are known, if there are any."""
+        return self._wait(lambda: self._look().has_bounds, seconds)
 
     def wait_for_first_starts(self, seconds: float) -> bool:
         """Wait until the member has partitions and their starts are known."""
@@ -202,11 +215,16 @@ class MemberPartitions:
             is_known = self._is_settled and self.existing().keys() <= self._ends.offsets.keys()
             return is_known and self._ends.has_answered(request)
 
-    def wait_for_change(self, request: int, seconds: float) -> bool:
-        """Wait until the requested ends have arrived, or the same start may give another batch."""
+    def _look(self) -> Look:
         with self._changed:
-            version = self._version
-            return self._wait(lambda: self.has_ends(request) or self._version > version, seconds)
+            has_ends = self.existing().keys() <= self._ends.offsets.keys()
+            has_bounds = self.has_all_starts and has_ends
+            is_complete = has_bounds and self._ends.has_answered(self._ends.requested)
+            return Look(has_bounds, is_complete, self._version)
+
+    def wait_for_change(self, look: Look, seconds: float) -> bool:
+        """Wait until everything is known, or the same start may give another batch than then."""
+        return self._wait(lambda: self._look().is_complete or self._version > look.version, seconds)
 
     def wait_for_commits(self, seconds: float) -> bool:
         """Wait until no offset is left to commit."""
@@ -268,7 +286,7 @@ class MemberPartitions:
         """
         with self._changed:
             self.finish_batch(finish)
-            planned = plan(self._view())
+            planned = plan(self._view())._replace(look=self._look())
             for tp in self._ready.keys() & planned.void:
                 # The group's offset is void too.
                 self._ready[tp] = self._ready[tp]._replace(start=0, committed_by=None)

@@ -233,6 +233,8 @@ sys.stdin.read()
 
 
 UNANSWERED = """
+from kohort.consumer.driver import _life
+_life.EXIT_SECONDS = 30.0
 logging.basicConfig(format="%(message)s")
 logging.getLogger("kohort.consumer").setLevel(logging.INFO)
 loop = asyncio.new_event_loop()
@@ -268,8 +270,7 @@ def test_a_process_ends_soon_when_no_broker_answers(
         with cluster.network_partition(client_id="exits"):
             _, errors = process.communicate(timeout=PATIENCE_S)
             assert process.returncode == 0
-            said = "did not respond to LeaveGroup within 0.7 s"
-            assert [said in line for line in errors.splitlines()] == [True, True], errors
+            assert errors.count("did not respond within 0.7 s to the request to leave") == 2
             assert len(cluster.group(group).members) == 1
             assert len(cluster.group(f"{group}-sync").members) == 1
 

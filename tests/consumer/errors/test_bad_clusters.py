@@ -63,6 +63,7 @@ def test_what_is_no_broker_is_told_apart(kind: str, make: MakeConsumer) -> None:
         assert "Check bootstrap_servers" in str(error)
         errors = poll_quietly(consumer, seconds=2.0)
         assert {type(each) for each in errors} <= {NoBrokersAvailable}
+        assert poll_error(consumer, NoBrokersAvailable)
         assert len(errors) < 5
         consumer.close()
 
