@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kohort.spark_connector._consumers import close_idle
+from kohort.spark_connector.member import _shutdown
 from kohort.testing import Cluster
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
+
+
+@pytest.fixture(autouse=True)
+def stopped_members() -> Iterator[None]:
+    """Fail a test that leaves a member running, whose handler of SIGTERM would disturb others."""
+    yield
+    assert not _shutdown._leavers, "stop the query"
 
 
 @pytest.fixture(scope="session")

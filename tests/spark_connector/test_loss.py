@@ -183,6 +183,7 @@ def test_what_retention_took_is_named_when_the_group_has_no_offset(cluster: Clus
     query.change(**{"kafka.group.id": "fresh"})
     with pytest.raises(DataLossError, match=r"orders-0 \[5, 9\)"):
         query.run_available_now()
+    query.stop()
 
 
 @pytest.mark.parametrize("fails", [True, False])
