@@ -12,10 +12,17 @@ from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli.common import _client
+from kohort.cli.common._client import CommandError
 from kohort.types import NamedTuple, escaped
 
 if TYPE_CHECKING:
-    from kohort import AsyncKafkaConsumer, ConsumerRecord, OffsetAndMetadata, TopicPartition
+    from kohort import (
+        AsyncKafkaConsumer,
+        ConsumerRecord,
+        KafkaError,
+        OffsetAndMetadata,
+        TopicPartition,
+    )
     from kohort.producer import RecordProducer
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -155,7 +162,7 @@ async def _replay(
     consumer: AsyncKafkaConsumer[bytes, bytes],
     tps: list[TopicPartition],
 ) -> int:
-    from kohort import TopicPartition
+    from kohort import KafkaError, OffsetAndMetadata, TopicPartition
 
     producer = _client.producer_of(consumer)
     replayed = left_out = 0
@@ -166,7 +173,12 @@ async def _replay(
     await consumer.commit({**await _positions(consumer, tps), **known})
     async for letters in _letters(consumer, tps):
         posted = []
+        failed: dict[TopicPartition, tuple[int, KafkaError]] = {}
+        """The first letter of each partition that cannot be produced, and the error."""
         for letter in letters:
+            tp = TopicPartition(letter.topic, letter.partition)
+            if tp in failed:
+                continue  # the next run replays it, in the order of the letters
             origin = origin_of(letter)
             reason = (
                 "it has not the headers of a dead letter" if origin is None else _obstacle(letter)
@@ -176,13 +188,33 @@ async def _replay(
                 place = f"{letter.topic}-{letter.partition} offset {letter.offset}"
                 print(f"{place} is not replayed: {reason}", file=sys.stderr)
                 continue
-            posted.append(await _post(options, producer, letter, origin))
-        for each in posted:
-            await each.wait()
-        replayed += len(posted)
+            try:
+                posted.append((tp, letter.offset, await _post(options, producer, letter, origin)))
+            except KafkaError as error:
+                failed[tp] = letter.offset, error
+        for tp, offset, each in posted:
+            try:
+                await each.wait()
+            except KafkaError as error:
+                if tp not in failed or offset < failed[tp][0]:
+                    failed[tp] = offset, error
+            else:
+                replayed += 1
         # With --again, the positions of other partitions may be before the committed offsets.
         read = {TopicPartition(letter.topic, letter.partition) for letter in letters}
-        await consumer.commit(await _positions(consumer, read))
+        places = await _positions(consumer, read)
+        for tp, (offset, _) in failed.items():
+            places[tp] = OffsetAndMetadata(max(offset, known[tp].offset if tp in known else 0), "")
+        await consumer.commit(places)
+        for tp, (offset, cause) in sorted(failed.items()):
+            following = (
+                ". The next run begins with it. To leave it out: kohort groups reset "
+                f"{options.group} --partition {tp.topic}:{tp.partition} --to +1 --execute"
+            )
+            raise CommandError(
+                f"{tp.topic}-{tp.partition} offset {offset} cannot be replayed. Letters before it "
+                f"are replayed{'' if options.again else following}. The cause: {cause}"
+            ) from cause
     print(f"{replayed} {'letter' if replayed == 1 else 'letters'} replayed")
     return 1 if left_out else 0
 

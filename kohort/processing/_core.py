@@ -490,9 +490,13 @@ class Core:
         return self.take()
 
     def _end(self, lane: Lane) -> None:
+        """End a lane whose load stays in flight. Later records must not overtake it."""
         if lane.partition.is_dropped:
             self._next_of(lane)  # records of an heir may wait behind it
-        elif lane.key is not _ALONE:
+            return
+        if not lane.partition.is_closed:  # records of polls before the stop would begin a new lane
+            self.close([lane.partition.tp])
+        if lane.key is not _ALONE:
             lane.partition.lanes.pop(lane.key, None)
 
     # -- streams ------------------------------------------------------------------------------

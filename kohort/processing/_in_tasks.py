@@ -131,6 +131,8 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
 
     async def _process(self) -> None:
         self._tick(anyio.current_time())
+        if self._stops:  # a signal came before the consumer had an event loop
+            self._stop.set()
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
@@ -156,7 +158,7 @@ class AsyncProcessor(Processor[AsyncKafkaConsumer[Any, Any]]):
     # -- stops --------------------------------------------------------------------------------
 
     def _on_signal(self) -> None:
-        self._count_signal()
+        self._stops += 1  # it raises no WakeupError, so the next one is the program's
         _consumer.call_soon(self._consumer, self._request_stop)
 
     def _request_stop(self) -> None:

@@ -296,7 +296,10 @@ class ThreadProcessor(Processor[KafkaConsumer[Any, Any]]):
         except BaseException as error:
             failure = error
         with self._lock:
-            if failure is None:
+            if slot.is_cancelled:  # its result is ignored, because the handler may have given up
+                core.cancelled(lane)
+                following = None
+            elif failure is None:
                 following = core.done(lane)
             elif isinstance(failure, Exception) and not isinstance(failure, ConfigurationError):
                 following = core.failed(lane, failure, time.monotonic())

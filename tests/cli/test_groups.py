@@ -144,6 +144,15 @@ def test_saved_plan_and_undo_are_carried_out(
     assert committed(cluster, group) == [3, 3]
 
 
+def test_reset_whose_undo_cannot_be_saved_changes_nothing(
+    cluster: Cluster, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "missing" / "undo.json")
+    assert run(cluster, "reset", group, "--to", "earliest", "--execute", "--save", file) == 1
+    assert "No such file" in capsys.readouterr().err
+    assert committed(cluster, group) == [3, 3]
+
+
 def test_reset_of_a_new_group_has_an_undo_that_deletes(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

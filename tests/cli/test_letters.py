@@ -205,6 +205,25 @@ def test_a_failed_replay_leaves_the_committed_offset(cluster: Cluster) -> None:
     assert cluster.committed("kohort-dead-letters") == before
 
 
+def test_replay_that_cannot_produce_a_letter_repeats_none_before_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Cluster(topics={"orders": 1, DLQ: 1}, auto_create_topics=False) as cluster:
+        for offset, topic in enumerate(["orders", "orders", "gone", "orders"]):
+            place = [("topic", topic), ("partition", "0"), ("offset", str(offset))]
+            headers = [(f"__dlq.errors.{name}", value.encode()) for name, value in place]
+            cluster.produce(DLQ, [ProducerRecord(b"%d" % offset, headers=headers)])
+        for _ in range(2):
+            assert run(cluster, "dead-letters", DLQ, "--replay", "--timeout", "1") == 1
+            said = capsys.readouterr().err
+            assert f"{DLQ}-0 offset 2 cannot be replayed. Letters before it are replayed" in said
+            assert values(cluster, "orders") == [b"0", b"1"]
+        command = said.split("To leave it out: kohort ")[1].split(". The cause")[0]
+        assert run(cluster, *command.split()) == 0
+        assert run(cluster, "dead-letters", DLQ, "--replay") == 0
+        assert values(cluster, "orders") == [b"0", b"1", b"3"]
+
+
 def test_a_replay_commits_no_partition_before_it_has_read_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

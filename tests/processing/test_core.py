@@ -33,6 +33,20 @@ def test_records_of_equal_keys_in_two_partitions_run_side_by_side() -> None:
     assert len(take_all(core)) == 2
 
 
+@pytest.mark.parametrize("order", ["partition", "key"])
+@pytest.mark.parametrize("end", ["error", "stop", "cancelled"])
+def test_later_records_do_not_overtake_one_that_stops_process(order: str, end: str) -> None:
+    core = make_core(order=order)
+    core.records(TP, records(0, 1, key=b"a"), 0.0)
+    (lane,) = take_all(core)
+    if end == "cancelled":
+        core.cancelled(lane)
+    else:
+        assert core.failed(lane, BOOM if end == "error" else Stop(), 0.0) is None
+    core.records(TP, records(2, key=b"a"), 0.0)  # of a poll before the stop
+    assert core.take() is None
+
+
 def test_null_keys_have_no_order() -> None:
     core = make_core(order="key")
     core.records(TP, records(0, 1, 2), 0.0)

@@ -169,6 +169,24 @@ def test_a_thread_longer_than_the_drain_is_ignored(
     assert seen == [(True, True)]
 
 
+def test_a_thread_that_ends_because_it_is_cancelled_is_not_committed(
+    cluster: Cluster, consumer: KafkaConsumer[bytes, bytes]
+) -> None:
+    ended = threading.Event()
+
+    def act(record: Record) -> None:
+        if record.value == b"long":
+            consumer.wakeup()
+            while not context.cancelled:
+                threading.Event().wait(0.001)
+            ended.set()
+
+    cluster.produce("orders", ["a", "long"], partition=0)
+    process(consumer, act, drain=0.3)
+    assert ended.wait(LIMIT)
+    assert committed(cluster) == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_process_and_its_handler_is_restored(
     cluster: Cluster, consumer: KafkaConsumer[bytes, bytes], number: signal.Signals

@@ -16,8 +16,11 @@ Record = ConsumerRecord[bytes, bytes]
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("second", ["signal", "wakeup"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_the_drain(backend: str, number: signal.Signals) -> None:
+def test_a_second_signal_or_call_ends_the_drain(
+    backend: str, number: signal.Signals, second: str
+) -> None:
     handlers: list[object] = []
 
     async def main(servers: str) -> None:
@@ -27,7 +30,10 @@ def test_a_second_signal_ends_the_drain(backend: str, number: signal.Signals) ->
         async def handler(record: Record) -> None:
             os.kill(os.getpid(), number)  # the first: drain
             await anyio.sleep(0.5)
-            os.kill(os.getpid(), number)  # the second: at once
+            if second == "signal":  # at once
+                os.kill(os.getpid(), number)
+            else:
+                consumer.wakeup()
             try:
                 await anyio.sleep_forever()
             finally:

@@ -426,11 +426,11 @@ def _reset(options: argparse.Namespace, admin: KafkaAdminClient, names: list[str
         )
     if not options.json:
         print(_planned(plan))
+    if options.save:  # first, because a reset must not lose its way back
+        kept = plan.undo if options.execute else plan
+        Path(options.save).write_text(kept.to_json(), encoding="utf-8")
     if options.execute:
         admin.reset_group_offsets(group, plan, timeout_ms=options.timeout * 1000)
-    kept = plan.undo if options.execute else plan
-    if options.save:
-        Path(options.save).write_text(kept.to_json(), encoding="utf-8")
     if options.json:
         print(plan.to_json())
     elif options.execute:

@@ -27,6 +27,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "isolation.level": "read_committed",
     "group.protocol": "classic",
     "exclude.internal.topics": False,
+    "allow.auto.create.topics": False,
 }
 """Defaults of librdkafka that differ from those of kohort."""
 _EAGER: Final = "range,roundrobin"

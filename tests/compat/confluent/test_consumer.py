@@ -51,6 +51,17 @@ def test_consume_waits_until_it_has_all_or_the_time_is_over(
         consumer.poll("1")
 
 
+def test_subscription_to_a_missing_topic_creates_none(
+    client: Any, cluster: Cluster, make: MakeConsumer
+) -> None:
+    consumer = make()
+    consumer.subscribe(["missing"])
+    message = consumer.poll(LIMIT_S)
+    assert message.error().code() == client.KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert "missing" not in consumer.list_topics().topics
+    assert "missing" not in cluster.topics
+
+
 def test_assign_starts_at_offsets_and_seek_moves_them(
     client: Any, cluster: Cluster, own_topic: str, make: MakeConsumer
 ) -> None:
