@@ -191,9 +191,14 @@ class GroupDriver:
 
         Spark plans no batch after ``start``.
         """
-        self._partitions.check()
+        partitions = self._partitions
+        partitions.check()
         self._finish_up_to(start)
-        return self._partitions.wait_for_commits(FINAL_COMMIT_S)
+        if not self._has_waited:  # the run has only repeated a batch, before the member joined
+            self._has_waited = True
+            self._wait_for_first_partitions()
+            self._finish_up_to(start)
+        return partitions.wait_for_commits(FINAL_COMMIT_S) and partitions.has_all_starts
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
         """Return the ends of this member's partitions, as last looked up."""
@@ -222,7 +227,8 @@ class GroupDriver:
                 self._finish_up_to(planned.offset)
 
     def _note_finished(self, start: StreamOffset) -> None:
-        checkpoint = Checkpoint(start.query or self._query_id, is_missing=start.is_first)
+        query = start.query or self._query_id
+        checkpoint = Checkpoint(query, start.is_first, frozenset(start.end))
         self._partitions.set_checkpoint(checkpoint)
         self._partitions.has_state = start.has_state or self._reported.has_state(start)
         planned = self._planned
@@ -267,6 +273,7 @@ class GroupDriver:
         if has_state:
             self._check_sole_reader(view, start)
         positions = {tp: self._position(tp, at, start) for tp, at in view.readable.items()}
+        is_reset = start.is_after_any(positions)
         self._warn_of_restored_checkpoint(positions, view, start)
         if has_state:
             self._warn_of_skipped_records(positions, view, start)
@@ -276,7 +283,12 @@ class GroupDriver:
         ends = {tp: self._end(view.ends.get(tp, at), tp, at) for tp, at in positions.items()}
         if view.is_ending:
             return BatchPlan(None, void=void)
-        if not ignore_minimum and self._delay.should_wait(positions, ends):
+        goes_back = start.is_after_any(positions)
+        if is_reset:
+            # A batch without records keeps a reset of the group's offset. One with records could
+            # have the text of the batch before, and a restart before its commit would repeat it.
+            ends = positions
+        elif not (ignore_minimum or goes_back) and self._delay.should_wait(positions, ends):
             ends = positions
         elif max_rows is not None:
             ends = limited_ends(positions, ends, max_rows)
@@ -284,7 +296,8 @@ class GroupDriver:
         # startingOffsets would not apply to the partitions of a later assignment.
         has_no_partitions = view.all_partitions is not None and not view.all_partitions
         is_new = start.is_first and (bool(ends) or has_no_partitions)
-        if ends == positions and not is_new and not set(skipped) - set(start.lost):
+        has_news = is_new or goes_back or bool(set(skipped) - set(start.lost))
+        if ends == positions and not has_news:
             return BatchPlan(None, void=void)
         # Other members' partitions stay as empty ranges. This member may get them back.
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}

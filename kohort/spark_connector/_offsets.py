@@ -82,6 +82,10 @@ class StreamOffset:
         """True before the first batch, when the options decide where partitions start."""
         return not self.end and self.query is None
 
+    def is_after_any(self, positions: Offsets) -> bool:
+        """True if one of these positions is before the end of its partition."""
+        return any(at < self.end.get(tp, 0) for tp, at in positions.items())
+
     def ranges(self) -> list[OffsetRange]:
         """Return the ranges of the batch, including empty ones."""
         return [OffsetRange(*tp, self.start[tp], self.end[tp]) for tp in sorted(self.end)]

@@ -196,13 +196,16 @@ class StreamDriver:
         self._has_planned = True
         positions, losses = self._positions(start, first)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
-        if not (ignore_minimum or self._target is not None) and self._delay.should_wait(
-            positions, ends
-        ):
+        # A position before the end is that of a log that was truncated or replaced. Without a batch
+        # to keep it, the log could grow past the end, and its first records would be skipped.
+        goes_back = start.is_after_any(positions)
+        may_wait = not (ignore_minimum or goes_back or self._target is not None)
+        if may_wait and self._delay.should_wait(positions, ends):
             ends = positions
         elif max_rows is not None:
             ends = limited_ends(positions, ends, max_rows)
-        if ends == positions and not first and not set(losses.skipped) - set(start.lost):
+        has_news = first or goes_back or bool(set(losses.skipped) - set(start.lost))
+        if ends == positions and not has_news:
             return start
         kept = {
             tp: at for tp, at in start.end.items() if tp not in positions and tp not in losses.void

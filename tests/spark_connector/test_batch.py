@@ -314,9 +314,12 @@ def test_offsets_that_are_gone_or_not_there_yet_are_data_loss(cluster: Cluster) 
     assert values(read_batch(given | {"failOnDataLoss": "false"})) == expected[4:]
 
 
-def test_a_start_behind_the_end_of_the_log_is_data_loss(cluster: Cluster) -> None:
+@pytest.mark.parametrize("ending", [{}, {"endingTimestamp": 4_000_000_000_000}])
+def test_a_start_behind_the_end_of_the_log_is_data_loss(
+    cluster: Cluster, ending: dict[str, object]
+) -> None:
     produce(cluster, 3)
-    given = options(cluster, startingOffsets='{"orders": {"0": 9, "1": 0, "2": 0}}')
+    given = options(cluster, startingOffsets='{"orders": {"0": 9, "1": 0, "2": 0}}', **ending)
     with pytest.raises(DataLossError, match=r"orders-0 \[3, 9\)"):
         read_batch(given)
     assert read_batch(given | {"failOnDataLoss": "false"}) == []

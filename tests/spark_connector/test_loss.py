@@ -12,9 +12,11 @@ from kohort import TopicPartition
 from kohort.errors import UnknownTopicOrPartitionError
 from kohort.spark_connector import _stream_driver
 from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._group_driver import GroupDriver
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.spark_connector.member import _member
 from kohort.testing import Cluster, ProducerRecord
+from kohort.testing._handle import _topic
 from tests.spark_connector.members import GROUP, member, member_options
 from tests.spark_connector.reading import Query, delete_before, options, produce, read_batch, values
 
@@ -174,6 +176,30 @@ def test_what_retention_took_is_named_to_the_offset(
     assert "orders-0 [5, 9)" in caplog.text
 
 
+def truncate(cluster: Cluster, offset: int) -> None:
+    """Truncate the log, as an unclean election of a leader may do."""
+    cluster._read(lambda state: _topic(state, "orders").partitions[0].log.truncate(offset))
+
+
+@pytest.mark.parametrize(
+    ("left", "minimum"), [(0, {}), (3, {"minOffsetsPerTrigger": 1000, "maxTriggerDelay": "1h"})]
+)
+def test_a_truncated_log_is_read_from_its_beginning_whatever_it_grows_to(
+    cluster: Cluster, make: Make, left: int, minimum: dict[str, object]
+) -> None:
+    produce(cluster, 10)
+    query = make(failOnDataLoss=False, **minimum)
+    query.start()
+    read_on(cluster, query, 10)
+    truncate(cluster, left)
+    cluster.wait_until(lambda: query.trigger() and query.end()["orders"]["0"] == left, DEADLINE)
+    expected = produce(cluster, 12)
+    query.change(*minimum)
+    query.stop()
+    query.run_available_now()
+    assert query.values()[10 + left :] == expected
+
+
 def test_what_retention_took_is_named_when_the_group_has_no_offset(cluster: Cluster) -> None:
     produce(cluster, 5)
     query = member(cluster)
@@ -181,6 +207,31 @@ def test_what_retention_took_is_named_when_the_group_has_no_offset(cluster: Clus
     produce(cluster, 10)
     delete_before(cluster, 9)
     query.change(**{"kafka.group.id": "fresh"})
+    with pytest.raises(DataLossError, match=r"orders-0 \[5, 9\)"):
+        query.run_available_now()
+    query.stop()
+
+
+def test_what_retention_took_is_named_after_a_run_that_ended_before_its_batch(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group keeps no start of the log for a partition that the checkpoint has."""
+
+    def fail(driver: GroupDriver) -> None:
+        assert driver._partitions.wait_for_first_starts(DEADLINE)
+        raise EOFError
+
+    produce(cluster, 15)
+    delete_before(cluster, 9)
+    query = member(cluster)
+    query.offset_log.append('{"orders": {"0": 5}}')  # of Spark's own source
+    query.commit_log = 1
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupDriver, "_wait_for_first_partitions", fail)
+        query.start()
+        with pytest.raises(EOFError):
+            query.trigger()
+        query.stop()
     with pytest.raises(DataLossError, match=r"orders-0 \[5, 9\)"):
         query.run_available_now()
     query.stop()

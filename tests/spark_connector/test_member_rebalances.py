@@ -258,6 +258,33 @@ def test_the_checkpoint_or_a_reset_of_the_group_wins(
     assert len(query.values()) == 5 + count
 
 
+@pytest.mark.parametrize("reset", ["honor", "group"])
+def test_reset_to_the_start_of_the_last_batch_is_no_old_offset(
+    cluster: Cluster, reset: str
+) -> None:
+    """Spark takes a batch of the same text as the one before for no news."""
+    produce(cluster, 5)
+    query = Query(member_options(cluster, groupOffsetReset=reset))
+    query.run_available_now()
+    set_offset(cluster, 0, 0)
+    query.run_available_now()
+    assert len(query.values()) == 10
+    assert committed(cluster)[0] == 5
+
+
+def test_reset_holds_once_when_the_run_ends_before_its_commit(cluster: Cluster) -> None:
+    expected = produce(cluster, 5)
+    query = Query(member_options(cluster, groupOffsetReset="honor"))
+    query.run_available_now()
+    set_offset(cluster, 0, 2)
+    query.start()
+    cluster.wait_until(lambda: query.trigger() and len(query.values()) > 5, DEADLINE)
+    query.stop()
+    expected += produce(cluster, 1)
+    query.run_available_now()
+    assert query.values()[5:] == expected[2:]
+
+
 def test_a_group_that_is_ahead_of_the_checkpoint_wins(cluster: Cluster) -> None:
     produce(cluster, 5)
     query = member(cluster)

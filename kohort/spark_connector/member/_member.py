@@ -245,7 +245,8 @@ class GroupMember:
         """Set the starts of new partitions: committed, from the options, or the beginning.
 
         A start without a committed offset is committed immediately. A restart before the first
-        batch then starts there too.
+        batch then starts there too. The driver commits those of partitions that the checkpoint has,
+        because the beginning of the log may hide records that were deleted.
         """
         partitions = self.partitions
         new = partitions.without_start()
@@ -259,10 +260,17 @@ class GroupMember:
         committed = {tp: at for tp, at in found.items() if isinstance(at, OffsetAndMetadata)}
         offsets = {tp: at.offset for tp, at in committed.items()}
         missing = new.keys() - committed.keys()
+        own = {
+            tp: at.offset
+            for tp, at in committed.items()
+            if _checkpoint_of(at) == checkpoint.query_id
+        }
         if missing:
             starts = self._resolve_starts(missing, is_new=checkpoint.is_missing)
-            self._commit(starts, COMMIT_MS)
+            first = {tp: at for tp, at in starts.items() if tp not in checkpoint.partitions}
+            self._commit(first, COMMIT_MS)
             offsets |= starts
+            own |= first
         known = {tp: epoch for tp, epoch in new.items() if tp in offsets}
         if known:
             self._look_up_ends(known)
@@ -271,7 +279,7 @@ class GroupMember:
                 tp: ReadablePartition(epoch, offsets[tp], _checkpoint_of(committed.get(tp)))
                 for tp, epoch in known.items()
             },
-            offsets,
+            own,
         )
         self._unresolved = {tp: epoch for tp, epoch in new.items() if tp not in known}
         self._schedule.postpone(Task.STARTS, RETRY_TIMED_OUT_S)

@@ -48,6 +48,8 @@ class Checkpoint(NamedTuple):
     query_id: str
     is_missing: bool
     """True if the query starts without a checkpoint."""
+    partitions: frozenset[TopicPartition]
+    """Partitions that the query has read up to an offset of the checkpoint."""
 
 
 class BatchView(NamedTuple):
@@ -350,7 +352,11 @@ class MemberPartitions:
     def set_starts(
         self, found: Mapping[TopicPartition, ReadablePartition], committed: Offsets
     ) -> None:
-        """Set the starts of partitions. Partitions revoked in the meantime are left out."""
+        """Set the starts of partitions. Partitions revoked in the meantime are left out.
+
+        ``committed`` has the offsets that this query has committed. It commits an equal offset of
+        another client once more, so that this offset is no reset for a later run.
+        """
         with self._changed:
             for tp, ready in found.items():
                 if self._owned.get(tp) == ready.epoch:

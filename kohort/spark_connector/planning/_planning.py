@@ -244,11 +244,12 @@ class OffsetPlanner:
             if tp in unstable:
                 continue
             if wanted.size < 0:
-                if self._options.ends_by_time:
+                if self._options.ends_by_time and start[tp] <= latest[tp]:
                     continue  # older records have been read or are not requested
-                if isinstance(self._options.ending, int):
+                if self._options.ends_by_time or isinstance(self._options.ending, int):
                     # The start is past the log end, usually because the topic was recreated.
-                    lost.append(wanted._replace(start=end[tp], end=start[tp]))
+                    log_end = max(end[tp], latest[tp])
+                    lost.append(wanted._replace(start=log_end, end=start[tp]))
                     continue
                 raise InvalidOptionError(
                     f"{tp.topic}-{tp.partition}: startingOffsets={start[tp]} is after "
