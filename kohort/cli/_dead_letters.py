@@ -206,17 +206,24 @@ async def _replay(
         for tp, (offset, _) in failed.items():
             places[tp] = OffsetAndMetadata(max(offset, known[tp].offset if tp in known else 0), "")
         await consumer.commit(places)
-        for tp, (offset, cause) in sorted(failed.items()):
-            following = (
-                ". The next run begins with it. To leave it out: kohort groups reset "
-                f"{options.group} --partition {tp.topic}:{tp.partition} --to +1 --execute"
-            )
-            raise CommandError(
-                f"{tp.topic}-{tp.partition} offset {offset} cannot be replayed. Letters before it "
-                f"are replayed{'' if options.again else following}. The cause: {cause}"
-            ) from cause
+        if failed:
+            tp, (offset, cause) = min(failed.items())
+            raise _not_replayed(options, tp, offset, cause) from cause
     print(f"{replayed} {'letter' if replayed == 1 else 'letters'} replayed")
     return 1 if left_out else 0
+
+
+def _not_replayed(
+    options: argparse.Namespace, tp: TopicPartition, offset: int, cause: KafkaError
+) -> CommandError:
+    following = (
+        ". The next run begins with it. To leave it out: kohort groups reset "
+        f"{options.group} --partition {tp.topic}:{tp.partition} --to +1 --execute"
+    )
+    return CommandError(
+        f"{tp.topic}-{tp.partition} offset {offset} cannot be replayed. Letters before it "
+        f"are replayed{'' if options.again else following}. The cause: {cause}"
+    )
 
 
 async def _positions(

@@ -8,7 +8,7 @@ limits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kohort import KafkaTimeoutError, TopicPartition
 from kohort.errors import InvalidOptionError
@@ -71,7 +71,7 @@ class GroupDriver:
         """Partitions that this run has read. A reset of the group's offset was before that: the
         broker refuses one while the group has members."""
         self._warned: set[TopicPartition] = set()
-        """Partitions whose group offset is ahead of the checkpoint that it was committed of."""
+        """Partitions whose difference between the group and the checkpoint a warning has named."""
         self._first_of_others: dict[TopicPartition, int] = {}
         """First known offsets of other members' partitions, of those that this run has not read."""
 
@@ -106,8 +106,7 @@ class GroupDriver:
         partitions.request_ends()
         partitions.check()
         self._finish_up_to(start)  # a waiting revocation continues
-        if self._target is None and not self._has_waited:
-            self._has_waited = True
+        if self._target is None:
             self._wait_for_first_partitions()
         deadline = time.monotonic() + (LATE_ENDS_S if self._is_late else NEW_ENDS_S)
         while True:
@@ -130,6 +129,10 @@ class GroupDriver:
             partitions.wait_for_change(planned.look, left)
 
     def _wait_for_first_partitions(self) -> None:
+        """Wait once in a run, so that its first batch has partitions."""
+        if self._has_waited:
+            return
+        self._has_waited = True
         partitions, group = self._partitions, self._options.group_id
         if partitions.wait_for_first_starts(FIRST_ASSIGNMENT_S) or not partitions.is_running:
             return
@@ -195,7 +198,6 @@ class GroupDriver:
         partitions.check()
         self._finish_up_to(start)
         if not self._has_waited:  # the run has only repeated a batch, before the member joined
-            self._has_waited = True
             self._wait_for_first_partitions()
             self._finish_up_to(start)
         return partitions.wait_for_commits(FINAL_COMMIT_S) and partitions.has_all_starts
@@ -352,8 +354,7 @@ class GroupDriver:
             for tp, at in positions.items()
             if at < view.readable[tp].start and _is_of(start, view.readable[tp])
         }
-        if new := sorted(ahead.keys() - self._warned):
-            self._warned.update(new)
+        if new := self._not_warned_of(ahead):
             logger.warning(
                 "[%s] the checkpoint is older than the offsets that the query has committed: %s. "
                 "It follows the checkpoint, as after its restore from a backup. Option "
@@ -365,6 +366,12 @@ class GroupDriver:
                 ),
             )
 
+    def _not_warned_of(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return those that no warning has named before, because one will."""
+        new = sorted(set(partitions) - self._warned)
+        self._warned.update(new)
+        return new
+
     def _warn_of_skipped_records(
         self, positions: Offsets, view: BatchView, start: StreamOffset
     ) -> None:
@@ -374,8 +381,7 @@ class GroupDriver:
             for tp, at in positions.items()
             if at > start.end.get(tp, at) and view.readable[tp].may_be_reset
         }
-        if new := sorted(ahead.keys() - self._warned):
-            self._warned.update(new)
+        if new := self._not_warned_of(ahead):
             logger.warning(
                 "[%s] the query keeps state, and its state lacks the records before the offsets "
                 "that another client has committed in the group: %s. After a reset of the group's "

@@ -161,6 +161,11 @@ class MemberPartitions:
             return self._is_settled and self.existing().keys() <= self._ready.keys()
 
     @property
+    def _has_all_ends(self) -> bool:
+        """True if no rebalance is running and the end of every partition is known."""
+        return self._is_settled and self.existing().keys() <= self._ends.offsets.keys()
+
+    @property
     def _is_settled(self) -> bool:
         """True if no rebalance is running and it is known which owned partitions exist."""
         return self._is_stable and not self._all.is_outdated
@@ -207,20 +212,15 @@ class MemberPartitions:
         time is over first.
         """
         with self._changed:
-            if not self._wait(lambda: self.has_ends(request), seconds):
+            if not self._wait(
+                lambda: self._has_all_ends and self._ends.has_answered(request), seconds
+            ):
                 return None
             return dict(self._ends.offsets)
 
-    def has_ends(self, request: int) -> bool:
-        """True if no rebalance is running, and the ends of the owned partitions answer it."""
-        with self._changed:
-            is_known = self._is_settled and self.existing().keys() <= self._ends.offsets.keys()
-            return is_known and self._ends.has_answered(request)
-
     def _look(self) -> Look:
         with self._changed:
-            has_ends = self.existing().keys() <= self._ends.offsets.keys()
-            has_bounds = self.has_all_starts and has_ends
+            has_bounds = self.has_all_starts and self._has_all_ends
             is_complete = has_bounds and self._ends.has_answered(self._ends.requested)
             return Look(has_bounds, is_complete, self._version)
 
